@@ -14,7 +14,7 @@ import msgspec
 from rebal.cli.errors import FileError
 from rebal.cli.files import append_line, locked
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
-from rebal.inspectors.files import text_of
+from rebal.inspectors.files import read_stream
 from rebal.planner.commands import JOURNAL
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
@@ -79,7 +79,7 @@ class Journal:
         if version == self._version:
             return
         notes: list[str] = []
-        text = text_of(file)
+        text = read_stream(file)
         there = dict(self._entries(text, path, notes))
         if notes and not (there or text.lstrip().startswith("{")):
             raise FileError(f"{path}: is no journal: name another file with --journal.")

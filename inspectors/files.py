@@ -66,10 +66,10 @@ def read_text(path: Path, most: int = MOST) -> str:
         OSError: the file cannot be read, is no UTF-8 text or has more than `most` bytes.
     """
     with opened(path) as file:
-        return text_of(file, most)
+        return read_stream(file, most)
 
 
-def text_of(file: IO[bytes], most: int = MOST) -> str:
+def read_stream(file: IO[bytes], most: int = MOST) -> str:
     """Return the UTF-8 text of an open file from its current position on.
 
     Raises:
@@ -78,7 +78,7 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
     data = bytearray()
     while part := file.read(_PART):
         data += part
-        if what := unread_form(data, _NO_DOCUMENT):
+        if what := format_problem(data, _NO_DOCUMENT):
             raise OSError(EILSEQ, what)
         if len(data) > most:
             raise OSError(EFBIG, f"is larger than {most >> 20} MiB, so it is no document")
@@ -88,7 +88,7 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
         raise OSError(EILSEQ, f"not UTF-8 text (byte {error.start})") from None
 
 
-def unread_form(start: bytes | bytearray, forms: Mapping[bytes, str] = _OTHERS) -> str:
+def format_problem(start: bytes | bytearray, forms: Mapping[bytes, str] = _OTHERS) -> str:
     """Return the reason to reject a file that begins with `start`; empty if there is none.
 
     `forms` maps the first bytes of formats that are not read to reasons, such as `is UTF-16 text;
@@ -198,7 +198,7 @@ class TextInput:
         # In memory there is no `peek`.
         joined: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         start = joined.peek(8)
-        if what := unread_form(start):
+        if what := format_problem(start):
             raise DocumentError(f"{self.name}: {what}.")
         if start.startswith(b"\x1f\x8b"):
             joined = gzip.GzipFile(fileobj=joined)

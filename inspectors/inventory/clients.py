@@ -15,7 +15,13 @@ from msgspec.structs import replace
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Source
-from rebal.inspectors.inventory.documents import ConfigDocument, Environment, Flat, span_ms, words
+from rebal.inspectors.inventory.documents import (
+    ConfigDocument,
+    Environment,
+    Flat,
+    key_words,
+    span_ms,
+)
 
 # Besides the list, clients with group.protocol=consumer reject these settings (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
@@ -183,7 +189,7 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     ]
     if any(key.endswith("connector.class") for key in together):
         layers = [_of_sink(together)]
-    split = [words(key) for layer in layers for key in layer]
+    split = [key_words(key) for layer in layers for key in layer]
     # Kafka Streams has other consumers too, which join no group.
     streams = any("".join(each).endswith("applicationid") for each in split)
     settings = [
@@ -217,7 +223,7 @@ def _worker(prefix: str, flat: Flat, environment: Environment, place: Place) -> 
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
         # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
-        letters = "".join(words(key))
+        letters = "".join(key_words(key))
         name = _WORKER_KEYS.get(letters) or _WORKER_KEYS.get(letters.removeprefix("connect"))
         if name is not None:
             known[name] = environment.resolve(raw, beside)
@@ -273,7 +279,7 @@ def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
     consumers (its scope), and the name of the setting. `ends` are the last words of a prefix that
     separate no consumers.
     """
-    parts = words(key)
+    parts = key_words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
         own, path = parts[-length:], parts[:-length]
         name = _KEYS.get("".join(own))

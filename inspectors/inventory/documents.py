@@ -55,7 +55,7 @@ def file_written(file: Path) -> datetime | None:
         return None
 
 
-def words(key: str) -> tuple[str, ...]:
+def key_words(key: str) -> tuple[str, ...]:
     """Return the words of a settings key in lower case: (group, id) for `group-id` and `groupId`.
 
     Capitals in a row are one word, so the environment variable `GROUP_ID` has two words and
@@ -64,7 +64,7 @@ def words(key: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
-def is_list(key: str) -> bool:
+def is_assignor_list_key(key: str) -> bool:
     """Return whether a key is `partition.assignment.strategy`, with any prefix.
 
     Its value is kept even if it is empty, which is a mistake to report.
@@ -77,7 +77,7 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def text_of(value: object) -> str | None:
+def str_or_none(value: object) -> str | None:
     """Return `value` if it is a str, else None."""
     return value if isinstance(value, str) else None
 
@@ -118,7 +118,7 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
         case list():
             for index, item in enumerate(tree):
                 yield from _leaves(item, f"{path}[{index}]", depth + 1, name)
-        case str() if tree not in ("", "null", "~") or (tree == "" and is_list(path)):
+        case str() if tree not in ("", "null", "~") or (tree == "" and is_assignor_list_key(path)):
             yield path, tree
 
 
@@ -188,7 +188,7 @@ LAYER: Final = re.compile(
 )
 
 
-def process_of(file: str) -> str:
+def layer_prefix(file: str) -> str:
     """Return the common path prefix of the configuration files that one process reads together.
 
     Spring reads application.yaml and application-PROFILE.properties of one folder together: both
@@ -393,6 +393,6 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
         elif line[0] not in "#!" and raw.endswith("{"):
             # Logstash and HOCON.
             blocks += [begin(key)] if len(blocks) < _DEEPEST else []
-        elif line[0] not in "#!" and key and (value or is_list(key)):
+        elif line[0] not in "#!" and key and (value or is_assignor_list_key(key)):
             parts[-1][".".join((*blocks, key))] = value
     return [document for flat in parts for document in _by_profile(flat, profile)]

@@ -30,9 +30,9 @@ from rebal.inspectors.inventory.documents import (
     documents,
     file_written,
     flatten,
+    layer_prefix,
     mapping,
-    process_of,
-    text_of,
+    str_or_none,
 )
 
 Resource = dict[str, Tree]
@@ -73,7 +73,7 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
             Environment(),
             Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
         ):
-            yield replace(client, replicas=number(text_of(spec.get("replicas"))))
+            yield replace(client, replicas=number(str_or_none(spec.get("replicas"))))
     for key, (source, resource) in maps.items():
         if not key[0] and key not in used:
             yield from _loose_map(source, resource, notes)
@@ -88,7 +88,7 @@ def _workload(
 ) -> Iterator[Declared]:
     pod = _pod(resource)
     for container in _objects(pod.get("containers")):
-        where = f"{_title(source, resource)}, container {text_of(container.get('name')) or '?'}"
+        where = f"{_title(source, resource)}, container {str_or_none(container.get('name')) or '?'}"
         place = Place(where, notes, _dates(source, resource))
         reading = _Container(
             container, pod, (source.rpartition("/")[0], _namespace(resource)), maps, place, used
@@ -114,7 +114,7 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     The pods' names are known for a StatefulSet only. Otherwise such ids become None.
     """
     kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
-    replicas = number(text_of(spec.get("replicas")))
+    replicas = number(str_or_none(spec.get("replicas")))
     seen = replace(
         client.evidence,
         workload=KubernetesWorkload(
@@ -128,7 +128,7 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
         # The pods' names are not known before they start.
         yield replace(made, by_pod="instance_id" in named, **dict.fromkeys(named))
         return
-    first = number(text_of(mapping(spec.get("ordinals")).get("start"))) or 0
+    first = number(str_or_none(mapping(spec.get("ordinals")).get("start"))) or 0
     for ordinal in range(first, first + replicas):
         pod = f"{_name(resource)}-{ordinal}"
         where = f"{client.where}, pod {pod}"
@@ -158,7 +158,7 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
     whole, dates = Place(_title(source, resource), notes), _dates(source, resource)
     settings: dict[str, list[Part]] = {}
     for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
-        settings.setdefault(process_of(key), []).extend(
+        settings.setdefault(layer_prefix(key), []).extend(
             (f"{whole.where}, {key}", dates, document) for document in found
         )
     for process in settings.values():
@@ -173,19 +173,19 @@ def _dates(source: str, resource: Resource) -> Dates:
     its file, and None as its creation.
     """
     metadata = mapping(resource.get("metadata"))
-    if text_of(metadata.get("creationTimestamp")) is None:
+    if str_or_none(metadata.get("creationTimestamp")) is None:
         return file_written(Path(source)), None
     changes = [
         _time(entry.get("time"))
         for entry in _objects(metadata.get("managedFields"))
-        if text_of(entry.get("subresource")) not in ("status", "scale")
+        if str_or_none(entry.get("subresource")) not in ("status", "scale")
     ]
     return max(filter(None, changes), default=None), _time(metadata.get("creationTimestamp"))
 
 
 def _time(value: Tree) -> datetime | None:
     try:
-        found = datetime.fromisoformat(text_of(value) or "")
+        found = datetime.fromisoformat(str_or_none(value) or "")
     except ValueError:
         return None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
@@ -243,19 +243,19 @@ class _Container:
 
     def _read_environment(self) -> None:
         for source in _objects(self.container.get("envFrom")):
-            prefix = text_of(source.get("prefix")) or ""
+            prefix = str_or_none(source.get("prefix")) or ""
             reference = mapping(source.get("configMapRef"))
-            data = self._map(text_of(reference.get("name"))) if reference else None
+            data = self._map(str_or_none(reference.get("name"))) if reference else None
             self.complete = self.complete and data is not None
-            if data is None and reference and text_of(reference.get("optional")) != "true":
+            if data is None and reference and str_or_none(reference.get("optional")) != "true":
                 self.place.note(
-                    f"takes its environment from ConfigMap {text_of(reference.get('name'))}, "
+                    f"takes its environment from ConfigMap {str_or_none(reference.get('name'))}, "
                     "which is not in the input"
                 )
             for key, value in (data or {}).items():
-                self.variables[prefix + key] = text_of(value) or ""
+                self.variables[prefix + key] = str_or_none(value) or ""
         for entry in _objects(self.container.get("env")):
-            name = text_of(entry.get("name"))
+            name = str_or_none(entry.get("name"))
             if name is not None:
                 self.variables[name] = self._variable(name, entry)
 
@@ -266,17 +266,17 @@ class _Container:
             case {"fieldRef": {"fieldPath": "metadata.namespace"}}:
                 return self.at[1] or NOT_KNOWN
             case {"configMapKeyRef": dict(reference)} if reference:
-                data = self._map(text_of(reference.get("name"))) or {}
-                found = text_of(data.get(text_of(reference.get("key")) or ""))
+                data = self._map(str_or_none(reference.get("name"))) or {}
+                found = str_or_none(data.get(str_or_none(reference.get("key")) or ""))
                 if found is None and _ABOUT_KAFKA.search(name):
                     self.place.note(
-                        f"takes {name} from ConfigMap {text_of(reference.get('name'))}, "
+                        f"takes {name} from ConfigMap {str_or_none(reference.get('name'))}, "
                         "which is not in the input or lacks the key"
                     )
                 return NOT_KNOWN if found is None else found
             case dict(other) if other:
                 return NOT_KNOWN
-        return self._expand(text_of(entry.get("value")) or "")
+        return self._expand(str_or_none(entry.get("value")) or "")
 
     def _expand(self, value: str) -> str:
         """Return `value` with each `$(NAME)` of an earlier variable replaced; `$$` becomes `$`."""
@@ -296,13 +296,15 @@ class _Container:
         return mapping(found[1].get("data"))
 
     def _files(self) -> list[Flat]:
-        mounted = {text_of(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}
+        mounted = {str_or_none(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}
         found: list[ConfigDocument] = []
         for volume in _objects(self.pod.get("volumes")):
             projected = _objects(mapping(volume.get("projected")).get("sources"))
-            for source in (volume, *projected) if text_of(volume.get("name")) in mounted else ():
+            for source in (
+                (volume, *projected) if str_or_none(volume.get("name")) in mounted else ()
+            ):
                 if reference := mapping(source.get("configMap")):
-                    data = self._map(text_of(reference.get("name"))) or {}
+                    data = self._map(str_or_none(reference.get("name"))) or {}
                     for _, each in _settings_files(data, self.place, "mounts"):
                         found += each
         active = self.variables.get("SPRING_PROFILES_ACTIVE", "").split(",")
@@ -336,11 +338,11 @@ def _title(source: str, resource: Resource) -> str:
 
 
 def _namespace(resource: Resource) -> str:
-    return text_of(mapping(resource.get("metadata")).get("namespace")) or ""
+    return str_or_none(mapping(resource.get("metadata")).get("namespace")) or ""
 
 
 def _name(resource: Resource) -> str:
-    return text_of(mapping(resource.get("metadata")).get("name")) or ""
+    return str_or_none(mapping(resource.get("metadata")).get("name")) or ""
 
 
 def _list(value: Tree) -> list[Tree]:

@@ -21,7 +21,7 @@ from rebal.inspectors.inventory.documents import (
     ENDINGS,
     documents,
     file_written,
-    process_of,
+    layer_prefix,
 )
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
 
@@ -92,7 +92,7 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
             if document.resource is not None:
                 resources.append((name, document.resource))
             else:
-                parts = settings.setdefault(process_of(str(file)), [])
+                parts = settings.setdefault(layer_prefix(str(file)), [])
                 parts.append((name, (file_written(file), None), document))
     declared = [one for process in settings.values() for one in consumers_of(process, notes)]
     declared += workloads_in(resources, notes)

@@ -137,7 +137,7 @@ class _ManifestReader:
                 text = configuration_text(path, name)
                 catalog = texts.read_catalog in reads
                 named = texts.read_catalog(text, name) if catalog else texts.mentions(text)
-                found[scope] += texts.given(text, filter(_gives, named))
+                found[scope] += texts.script_lines(text, filter(_gives, named))
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:

@@ -23,7 +23,7 @@ from rebal.inspectors.inventory.documents import (
     flatten,
     json_tree,
     mapping,
-    text_of,
+    str_or_none,
     toml_tree,
 )
 from rebal.inspectors.inventory.reader import configuration_text
@@ -178,7 +178,7 @@ def matches(pattern: re.Pattern[str], text: str, _: str = "") -> Iterator[Named]
         yield Named(name or "", (version or "").strip(), line, *map(bool, marks))
 
 
-def together(named: Iterable[Named]) -> Iterator[Named]:
+def merged_by_name(named: Iterable[Named]) -> Iterator[Named]:
     """Yield each package once; different versions of its mentions are joined by ` or `."""
     by_name: dict[str, list[Named]] = defaultdict(list)
     for one in named:
@@ -225,7 +225,9 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     constants = [Named(*each) for each in _ASSIGNED.findall(script)]
     # A package may have the name of its version.
     numbers = (one for one in constants if re.match(r"v?\d", one.version))
-    values = {one.name: one.version for one in (*together(constants), *together(numbers))}
+    values = {
+        one.name: one.version for one in (*merged_by_name(constants), *merged_by_name(numbers))
+    }
     value = partial(resolved, re.compile(r"\$\{?(?:\w+\.)*(\w+)\}?"), values)
     named = [
         one._replace(name=value(one.name), version=value(one.version)) for one in mentions(text)
@@ -240,7 +242,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
             for one in named
             if one.name.startswith(f"{group}:")
         ]
-    return together(named)
+    return merged_by_name(named)
 
 
 def mentions(text: str) -> Iterator[Named]:
@@ -251,7 +253,7 @@ def mentions(text: str) -> Iterator[Named]:
     return matches(_COORDINATES, _OF_TESTS.sub("", _plain(text)))
 
 
-def given(text: str, platforms: Iterable[Named]) -> str:
+def script_lines(text: str, platforms: Iterable[Named]) -> str:
     """Return the constants and platforms (BOMs) of a build file as lines of a build script.
 
     The lines are added to the scripts in the same folder and below, which may use them.
@@ -333,8 +335,8 @@ def _requirements(found: object) -> Iterator[str]:
     listed = [("", value) for value in found] if isinstance(found, list) else []
     for key, value in [*mapping(found).items(), *listed]:
         table = mapping(value)
-        name = text_of(table.get("name")) or key.rpartition("node_modules/")[2]
-        yield f"{name} {text_of(value) or text_of(table.get('version')) or ''}".strip()
+        name = str_or_none(table.get("name")) or key.rpartition("node_modules/")[2]
+        yield f"{name} {str_or_none(value) or str_or_none(table.get('version')) or ''}".strip()
 
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:
@@ -383,7 +385,7 @@ _MOST_PARENTS: Final = 20
 
 
 @dataclass
-class Sheet:
+class ProjectFile:
     """One XML project file's packages, managed versions and properties.
 
     In `managed` and `properties`, its own values come first, inherited values later. `parents` are
@@ -405,7 +407,7 @@ class Projects:
 
     def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
         self._files = {PurePosixPath(name): path for name, path in files}
-        self._sheets: dict[PurePosixPath, Sheet] = {}
+        self._project_files: dict[PurePosixPath, ProjectFile] = {}
 
     def read(self, name: str) -> Iterator[Named]:
         """Yield the packages that one project names or manages, and its BOMs, which give versions.
@@ -413,49 +415,50 @@ class Projects:
         Raises:
             UnreadableDocument: the file, or a file that it takes versions from, is no valid XML.
         """
-        sheet = self._sheet(PurePosixPath(name), 0)
-        value = partial(resolved, _PROPERTY, sheet.properties)
-        yield from together(
-            one._replace(version=value(one.version or sheet.managed.get(one.name, "")))
-            for one in sheet.named
+        project = self._project_file(PurePosixPath(name), 0)
+        value = partial(resolved, _PROPERTY, project.properties)
+        yield from merged_by_name(
+            one._replace(version=value(one.version or project.managed.get(one.name, "")))
+            for one in project.named
         )
-        for managed, text in sheet.managed.maps[0].items():
+        for managed, text in project.managed.maps[0].items():
             yield Named(managed, value(text))
         # Spring Boot's parent reads the version of Kafka's packages from this property.
-        override = sheet.properties.get("kafka.version")
+        override = project.properties.get("kafka.version")
         if override and any(
-            bom.name == "org.springframework.boot:spring-boot-starter-parent" for bom in sheet.boms
+            bom.name == "org.springframework.boot:spring-boot-starter-parent"
+            for bom in project.boms
         ):
             yield Named(CLIENTS, value(override), gives=True)
-        for bom in sheet.boms:
+        for bom in project.boms:
             yield Named(value(bom.name), value(bom.version), gives=True)
 
-    def _sheet(self, path: PurePosixPath, depth: int) -> Sheet:
-        if path not in self._sheets:
+    def _project_file(self, path: PurePosixPath, depth: int) -> ProjectFile:
+        if path not in self._project_files:
             read = _maven if path.suffix == ".xml" else _msbuild
-            self._sheets[path] = sheet = read(self._parsed(path), path)
-            for bom in [*sheet.boms]:
+            self._project_files[path] = project = read(self._parsed(path), path)
+            for bom in [*project.boms]:
                 below = self._found(bom, (), depth)
                 if below is not None:
                     # A BOM has its own properties; those of a parent are overridden below it.
-                    sheet.managed.maps.append(
+                    project.managed.maps.append(
                         {
                             name: resolved(_PROPERTY, below.properties, text)
                             for name, text in below.managed.items()
                         }
                     )
-                    sheet.boms.remove(bom)
-            for parent in sheet.parents:
-                above = self._found(parent, sheet.above, depth)
+                    project.boms.remove(bom)
+            for parent in project.parents:
+                above = self._found(parent, project.above, depth)
                 if above is None:
-                    sheet.boms.insert(0, parent)
+                    project.boms.insert(0, parent)
                 else:
-                    sheet.managed.maps += above.managed.maps
-                    sheet.properties.maps += above.properties.maps
-                    sheet.boms += above.boms
-        return self._sheets[path]
+                    project.managed.maps += above.managed.maps
+                    project.properties.maps += above.properties.maps
+                    project.boms += above.boms
+        return self._project_files[path]
 
-    def _found(self, one: Named, above: Sequence[PurePosixPath], depth: int) -> Sheet | None:
+    def _found(self, one: Named, above: Sequence[PurePosixPath], depth: int) -> ProjectFile | None:
         """Return the project file of the artifact `one`; None if there is none.
 
         The files `above` are searched first, then the files in folders with the artifact's name.
@@ -463,8 +466,8 @@ class Projects:
         artifact = one.name.partition(":")[2]
         folders = (path for path in self._files if path.parent.name == artifact != "")
         known = [path for path in (*above, *folders) if path in self._files]
-        sheets = (self._sheet(path, depth + 1) for path in known if depth < _MOST_PARENTS)
-        return next((sheet for sheet in sheets if sheet.artifact == artifact), None)
+        projects = (self._project_file(path, depth + 1) for path in known if depth < _MOST_PARENTS)
+        return next((project for project in projects if project.artifact == artifact), None)
 
     def _parsed(self, path: PurePosixPath) -> Any:
         """Return the root of a file's XML; tags lose their namespace, texts their outer blanks."""
@@ -480,7 +483,7 @@ class Projects:
         return root
 
 
-def _maven(root: Any, path: PurePosixPath) -> Sheet:
+def _maven(root: Any, path: PurePosixPath) -> ProjectFile:
     # The command line decides which profile counts.
     parts = [root, *root.findall("profiles/profile")]
     central = [
@@ -493,7 +496,7 @@ def _maven(root: Any, path: PurePosixPath) -> Sheet:
         "project.version", root.findtext("version") or root.findtext("parent/version", "")
     )
     beside = path.parent / root.findtext("parent/relativePath", "../pom.xml")
-    return Sheet(
+    return ProjectFile(
         named=[
             _coordinates(each)
             for part in parts
@@ -510,7 +513,7 @@ def _maven(root: Any, path: PurePosixPath) -> Sheet:
 
 
 def _versions(named: Iterable[Named]) -> ChainMap[str, str]:
-    return ChainMap({one.name: one.version for one in together(named)})
+    return ChainMap({one.name: one.version for one in merged_by_name(named)})
 
 
 def _coordinates(element: Any) -> Named:
@@ -520,10 +523,10 @@ def _coordinates(element: Any) -> Named:
     return Named(f"{group}:{artifact}", version)
 
 
-def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
+def _msbuild(root: Any, path: PurePosixPath) -> ProjectFile:
     named = [_package(each, "VersionOverride", "Version") for each in root.iter("PackageReference")]
     of_tests = any(one.name == "microsoft.net.test.sdk" for one in named)
-    return Sheet(
+    return ProjectFile(
         named=[one._replace(tests=of_tests) for one in named],
         managed=_versions(_package(each, "Version") for each in root.iter("PackageVersion")),
         properties=_versions(

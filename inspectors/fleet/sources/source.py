@@ -22,7 +22,7 @@ from typing import IO, Any, Final, NamedTuple
 import pyarrow as pa
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import LONGEST_LINE, cannot_read, files_in, opened, unread_form
+from rebal.inspectors.files import LONGEST_LINE, cannot_read, files_in, format_problem, opened
 from rebal.inspectors.fleet.lake.place import SCHEME, LakePlace, find_place
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.schemas import RECORDS
@@ -172,7 +172,7 @@ def head_of(path: str) -> bytes:
     """
     with opened_file(path) as stream:
         head = stream.read(_HEAD)
-    if what := unread_form(head):
+    if what := format_problem(head):
         raise DocumentError(f"{path}: {what}.")
     return head
 
