@@ -287,13 +287,13 @@ class Connection:
         """
         if not self.names_broker():
             return None, None
-        from rebal.inspectors.connection.translate import words_of
+        from rebal.inspectors.connection.translate import admin_cli_options
 
         try:
             config = self.config()
         except RebalError:
             return None, None
-        return config.bootstrap, words_of(config)
+        return config.bootstrap, admin_cli_options(config)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
     return made
 
 
-def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
+def admin_cli_options(config: ClusterConfig) -> tuple[str, ...] | None:
     """Return options for kafka-python's own command line, `python -m kafka.admin`, as words.
 
     They hold neither the brokers' addresses nor the login (`-U`, `-P`); with SASL they name the

@@ -24,11 +24,11 @@ from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 # The errors of a coordinator that does not hold the group yet, or no longer.
-MOVED: Final = frozenset(
+MOVED_OR_LOADING: Final = frozenset(
     {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 )
 # OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its followers are (KIP-207).
-_RETRY: Final = MOVED | {"OFFSET_NOT_AVAILABLE"}
+_RETRY: Final = MOVED_OR_LOADING | {"OFFSET_NOT_AVAILABLE"}
 # The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
 _BY_METADATA_VERSION: Final = {
     7: "3.3", 8: "3.4", 11: "3.5", 14: "3.6", 19: "3.7", 20: "3.8", 21: "3.9", 25: "4.0", 27: "4.1",

@@ -334,7 +334,7 @@ def _stream_members(group: Any) -> tuple[Member, ...]:
     )
 
 
-def within(described: Described, topics: Iterable[Topic]) -> Described:
+def limited_to_topics(described: Described, topics: Iterable[Topic]) -> Described:
     """Return a Streams group whose assignments contain only partitions that its topics have.
 
     Task n reads partition n of those topics of its subtopology that have such a partition. A topic

@@ -13,7 +13,12 @@ from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
+from rebal.inspectors.kafka.describe import (
+    Described,
+    committed_offsets,
+    describe,
+    limited_to_topics,
+)
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.session import Session, ahead_of_brokers
@@ -253,7 +258,7 @@ class _Examination:
         for name, error in failed.items():
             raise RequestError(error.name, f"{name}: {error.reason}")
         if self.described is not None:
-            self.described = within(self.described, found)
+            self.described = limited_to_topics(self.described, found)
         return f"{len(found)} of {len(names)} topics"
 
     def _offsets(self) -> str:

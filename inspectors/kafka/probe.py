@@ -28,7 +28,7 @@ from rebal.groups.model import (
 )
 from rebal.inspectors import clock
 from rebal.inspectors.errors import ConnectError, RequestError, error_name
-from rebal.inspectors.kafka.cluster import MOVED, RawCluster
+from rebal.inspectors.kafka.cluster import MOVED_OR_LOADING, RawCluster
 from rebal.inspectors.kafka.describe import (
     CONSUMER,
     Described,
@@ -41,7 +41,7 @@ MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9
 _SESSION_TIMEOUT_MS: Final = 10_000
 _ANSWERS: Final = {"UNKNOWN_MEMBER_ID": Tri.YES, "INCONSISTENT_GROUP_PROTOCOL": Tri.NO}
-_AGAIN: Final = (*MOVED, "FENCED_INSTANCE_ID")
+_AGAIN: Final = (*MOVED_OR_LOADING, "FENCED_INSTANCE_ID")
 _TRIES: Final = 3
 
 
@@ -69,13 +69,13 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
             # Waits while the coordinator loads the group.
             now = describe(cluster, group_id, deadline)
         except RequestError as error:
-            return undescribed(error)
+            return undescribed_probe(error)
         if why := _difference(snapshot, now):
             return Probe(refused=why)
     return Probe(refused="its coordinator moves or loads: try again")
 
 
-def undescribed(error: RequestError) -> Probe:
+def undescribed_probe(error: RequestError) -> Probe:
     """Return the result of a probe that ended because the group could not be described."""
     return Probe(refused=f"the group could not be described around the probe: {error.reason}")
 

@@ -20,10 +20,10 @@ from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, unless_error
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.kafka.cluster import MOVED, RawCluster, side_by_side
+from rebal.inspectors.kafka.cluster import MOVED_OR_LOADING, RawCluster, side_by_side
 from rebal.inspectors.kafka.describe import NOT_THERE, GroupLook, look_at
 from rebal.inspectors.kafka.listing import GroupFailure, failure_of, list_groups, pattern_of
-from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
+from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed_probe
 from rebal.inspectors.kafka.reload import Fetches, offsets_partition
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
@@ -254,7 +254,7 @@ def _looks(
         for name, answer in answers.items():
             if isinstance(answer, GroupLook):
                 looks.append(answer)
-            elif answer.name not in (*MOVED, NOT_THERE):
+            elif answer.name not in (*MOVED_OR_LOADING, NOT_THERE):
                 failures[name] = failure_of(name, answer, deadline)
     return looks, failures
 
@@ -290,7 +290,8 @@ def _probed(
     except RequestError as error:
         # What is stored is not asked for either: the broker would delay each group.
         found |= {
-            one.group.group_id: merge(replace(one, probe=undescribed(error)), ()) for one in batch
+            one.group.group_id: merge(replace(one, probe=undescribed_probe(error)), ())
+            for one in batch
         }
     except ConnectError as error:
         names = [one.group.group_id for one in batch if one.group.group_id not in found]

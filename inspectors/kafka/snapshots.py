@@ -32,7 +32,13 @@ from rebal.inspectors.errors import (
 )
 from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import CONSUMER, Described, GroupLook, Offsets, within
+from rebal.inspectors.kafka.describe import (
+    CONSUMER,
+    Described,
+    GroupLook,
+    Offsets,
+    limited_to_topics,
+)
 from rebal.inspectors.kafka.reload import (
     Fetches,
     Reading,
@@ -69,7 +75,7 @@ def snapshots(
     ends = _ends(session, looks, deadline())
     made: list[GroupSnapshot] = []
     for look in looks:
-        described = within(look.described, topics.values())
+        described = limited_to_topics(look.described, topics.values())
         cluster, notes = clusters[described.coordinator_id]
         _, names = used_by(described)
         lag, no_lag = _lag(described, look.offsets, ends)

@@ -28,7 +28,12 @@ from rebal.inspectors.connection import translate
 from rebal.inspectors.connection.auth import URL, OAuth
 from rebal.inspectors.connection.config import ClusterConfig, config_path, parse_servers, resolve
 from rebal.inspectors.connection.properties import parse_properties
-from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, token_of, words_of
+from rebal.inspectors.connection.translate import (
+    admin_cli_options,
+    to_confluent,
+    to_kafka_python,
+    token_of,
+)
 from rebal.inspectors.errors import ConnectError, SettingError
 from rebal.planner.commands import Given
 from tests.kafka.tunnel import Issuer, token

@@ -20,7 +20,7 @@ import pytest
 from rebal.groups.coordinator import elect
 from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import CoordinatorKind
-from rebal.inspectors.connection.translate import words_of
+from rebal.inspectors.connection.translate import admin_cli_options
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from tests.kafka import jars
@@ -325,7 +325,7 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     seen = read_group(kafka, service.group, probe=True)
     assert len(seen.members) == 2, "the coordinator counts the member that is down"
     config = config_of(kafka, security)
-    given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
+    given = Given(brokers=config.bootstrap, client=admin_cli_options(config), plan="p.yaml")
     lists = ["instance-id=app-0:cooperative-sticky,range", "instance-id=app-1:range"]
     known, _ = apply_assumptions(seen, lists)
     findings = make_plan(known, given=given).findings
