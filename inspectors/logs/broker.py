@@ -16,9 +16,9 @@ from rebal.inspectors.logs.lines import (
     Part,
     Zone,
     forms,
+    log_origin,
     numbered,
-    observed,
-    origin,
+    observation_of,
     shown_by,
     split,
 )
@@ -130,7 +130,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
                         source,
                         LogRead(
                             log=source.name,
-                            origin=origin(source.name, f"broker {broker_id}"),
+                            origin=log_origin(source.name, f"broker {broker_id}"),
                             kind="broker",
                             broker_id=broker_id,
                         ),
@@ -141,7 +141,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
                     continue
                 if shown.form.kind == "member":
                     part.members.add((shown.get("group_id"), shown.get("member_id")))
-                one = observed(shown, *part.place(line))
+                one = observation_of(shown, *part.place(line))
                 found += [one] if one is not None else []
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.

@@ -35,7 +35,7 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, Software
 from rebal.inspectors.errors import JOIN_REJECTIONS
 from rebal.inspectors.files import TextInput
-from rebal.inspectors.logs.lines import Part, Shown, Zone, forms, observed, shown_by, split
+from rebal.inspectors.logs.lines import Part, Shown, Zone, forms, observation_of, shown_by, split
 
 _NOT_SET: Final = "(not-set)"
 _BEGIN, _END = "Client configuration", "Default topic configuration"
@@ -214,7 +214,7 @@ MARK: Final = re.compile(
 )
 
 
-class _Object:
+class _LibrdkafkaConsumer:
     """The output of the librdkafka consumers with one name (`NAME#consumer-1`) in one log stream.
 
     `unclear` is True if more than one process may have printed under the name. `settings` and the
@@ -259,12 +259,12 @@ class OtherClients:
         self._source = source
         self._zone = zone
         self._parts: dict[str, Part] = {}
-        self._objects: dict[tuple[str, str], _Object] = {}
+        self._consumers: dict[tuple[str, str], _LibrdkafkaConsumer] = {}
         self._groups: dict[tuple[str, str], set[str]] = {}
         # Functions make the observations that need the whole stream.
         self._found: list[Observation | Callable[[], Observation]] = []
         # (program, family, group)
-        self._refused: dict[tuple[str, str, str], Refused] = {}
+        self._rejected: dict[tuple[str, str, str], Refused] = {}
         # with the member id
         self._joined: set[tuple[str, str, str, str]] = set()
         # (family, group) -> whether a list was printed
@@ -302,9 +302,9 @@ class OtherClients:
             name=None if known else family,
             evidence=(evidence,),
         )
-        one: _Object | None = None
+        one: _LibrdkafkaConsumer | None = None
         if "instance" in fields:
-            one = self._objects.setdefault((program, fields["instance"]), _Object())
+            one = self._consumers.setdefault((program, fields["instance"]), _LibrdkafkaConsumer())
             one.take(shown)
             fields.setdefault("group_id", one.group_id)
         elif "group_id" not in fields and len(self._groups.get((program, family), ())) == 1:
@@ -312,10 +312,10 @@ class OtherClients:
         group_id = shown.get("group_id")
         if kind in ("rejected", "misused"):
             self._list(family, group_id)
-        seen = observed(shown, evidence, where, software)
+        seen = observation_of(shown, evidence, where, software)
         match kind:
             case "rejected":
-                self._refuse(shown, program, evidence, where, software)
+                self._reject(shown, program, evidence, where, software)
             case "misused":
                 self._notes.setdefault(
                     f"{evidence.detail}: the application calls assign() while group {group_id!r} "
@@ -335,14 +335,14 @@ class OtherClients:
                     key = (program, family, group_id)
                     # The client went on by itself; another one that is there rejoins.
                     if (*key, seen.member_id) not in self._joined:
-                        self._refused.pop(key, None)
+                        self._rejected.pop(key, None)
                     self._joined.add((*key, seen.member_id))
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
         """Record that a member of this client family was seen, and whether it printed its list."""
         self._listed[family, group_id] = listed or self._listed.get((family, group_id), False)
 
-    def _refuse(
+    def _reject(
         self, shown: Shown, program: str, evidence: Evidence, where: Where, software: Software
     ) -> None:
         family, group_id = shown.form.family, shown.get("group_id")
@@ -353,8 +353,8 @@ class OtherClients:
             )
             return
         key = (program, family, group_id)
-        before = self._refused.get(key)
-        self._refused[key] = Refused(
+        before = self._rejected.get(key)
+        self._rejected[key] = Refused(
             **where,
             group_id=group_id,
             at=evidence.at,
@@ -384,10 +384,12 @@ class OtherClients:
                         else "it does so at no level: --request-log shows the list."
                     )
                 )
-        found += self._refused.values()
+        found += self._rejected.values()
         return found, [part.read() for part in self._parts.values()], list(self._notes)
 
-    def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
+    def _bound(
+        self, seen: Joined, of: _LibrdkafkaConsumer, settings: dict[str, str]
+    ) -> Observation:
         """Return the join of a librdkafka consumer, with its assignor list if that is certain.
 
         A member of the consumer protocol (KIP-848) has no list: only its client is returned.

@@ -271,7 +271,7 @@ def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
         return None
 
 
-def origin(log: str, broker: str) -> str:
+def log_origin(log: str, broker: str) -> str:
     """Return one name for all parts of a rotated log that one broker wrote: they share one clock.
 
     It is the folder, the file's name without numbers and endings, and the broker. Logs of other
@@ -448,7 +448,7 @@ def shown_by(table: Iterable[Form], text: str) -> Shown | None:
     return None
 
 
-def observed(
+def observation_of(
     shown: Shown, evidence: Evidence, where: Where, software: Software | None = None
 ) -> Observation | None:
     """Return the observation that one recognized line gives.

@@ -18,7 +18,7 @@ from rebal.groups.evidence import absent, merge
 from rebal.groups.evidence.observations import LogRead, Observation, Seen
 from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
-from rebal.inspectors.logs.client.identity import Lives
+from rebal.inspectors.logs.client.identity import ProgramClients
 from rebal.inspectors.logs.client.lines import Lookup
 from rebal.planner.admission import check, memory
 from rebal.planner.advice import actions as advice
@@ -167,7 +167,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
         (verify, "PlanContext", _elected_as_planned), (next_action, "elected_since", _always(None))
     ),
     # A member has the newest configuration that its stream prints for its client id.
-    4: _defect((Lives, "of_member", _newest_of_client_id)),
+    4: _defect((ProgramClients, "of_member", _newest_of_client_id)),
     # A time without a zone is read as UTC.
     5: _defect((merge, "placed", _utc)),
     # A rejected client is back as soon as any client of its name has joined.

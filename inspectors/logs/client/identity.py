@@ -1,4 +1,4 @@
-"""Member ids of a log, each tied to the configuration of its client: `Lives`.
+"""Member ids of a log, each tied to the configuration of its client: `ProgramClients`.
 
 Java gives its consumers equal client ids in every pod (`consumer-GROUP-1`), and logs of several
 pods may be merged into one stream, one of them without its start. A client id therefore proves
@@ -21,9 +21,9 @@ one file stay apart.
 
 Clients before 2.6.1 print no member id when they join. The leader of a generation prints `Finished
 assignment for group at generation N` with the member id of every member, between each member's
-request to join and its answer (`Rosters`). A member id is the client id, or a static member's
-instance id, and a UUID. If several members have one client id, the member id of a client that has
-just started is the one that no earlier generation had.
+request to join and its answer (`LeaderMemberLists`). A member id is the client id, or a static
+member's instance id, and a UUID. If several members have one client id, the member id of a client
+that has just started is the one that no earlier generation had.
 """
 
 import re
@@ -48,12 +48,12 @@ _MAY_DIFFER: Final = (
 )
 
 # The member ids of one client id that a leader printed, and those that were new.
-Roster = tuple[frozenset[str], frozenset[str]]
+CandidateIds = tuple[frozenset[str], frozenset[str]]
 _Track = tuple[str, str, str | None, bool]
 _Answer = Config | Lookup
 
 
-class Lives:
+class ProgramClients:
     """The clients that one program's log shows, and the configuration of each.
 
     `events` are the lines added so far, changed as more becomes known. `resolve` binds
@@ -106,12 +106,12 @@ class Lives:
         for number in numbers:
             self.events[number] = self.events[number]._replace(client_id=client_id)
 
-    def bind(self, rosters: Mapping[int, Roster]) -> None:
+    def bind(self, candidates: Mapping[int, CandidateIds]) -> None:
         """Set the member id of each join logged without one, if only one member id is possible.
 
-        `rosters` maps a join's number, which `add` returned, to the member ids that leaders printed
-        and that may be its own. A client's life begins when it is configured or loses its member
-        id; its next join gets a new one.
+        `candidates` maps a join's number, which `add` returned, to the member ids that leaders
+        printed and that may be its own. A client's life begins when it is configured or loses its
+        member id; its next join gets a new one.
         """
         lives: dict[_Track, list[int]] = {}
         found: dict[int, frozenset[str]] = {}
@@ -124,8 +124,8 @@ class Lives:
             elif event.kind == "joined" and is_nameless(event):
                 life = lives.setdefault(track, [])
                 life.append(number)
-                if number in rosters:
-                    everyone, new = rosters[number]
+                if number in candidates:
+                    everyone, new = candidates[number]
                     ids = new if track in fresh and len(life) == 1 else everyone
                     found[life[0]] = found.get(life[0], ids) & ids
                 if life[0] in found:
@@ -159,7 +159,7 @@ class Lives:
         only = next(iter(self._versions)) if len(self._versions) == 1 else None
         names = {(e.group_id, e.client_id, e.worker) for e in self.events if e.kind == "config"}
         keys = [_track(event, names) for event in self.events]
-        walks = {key: _Walk() for key in keys if key[0]}
+        states = {key: _TrackState() for key in keys if key[0]}
         for number, (key, recorded) in enumerate(zip(keys, self.events, strict=True)):
             event = recorded
             if event.config is not None:
@@ -167,18 +167,18 @@ class Lives:
                     config=replace(event.config, version=self._version_of.get(number, only))
                 )
             if event.kind == "spoiled":
-                for walk in walks.values():
-                    walk.spoiled = True
+                for state in states.values():
+                    state.spoiled = True
             elif event.kind == "closed":
-                for track, walk in walks.items():
+                for track, state in states.items():
                     if track[1] in (event.client_id, ""):
-                        walk.take(number, event)
+                        state.take(number, event)
             else:
-                walks[key].take(number, event)
-        for key, walk in walks.items():
-            walk.finish()
-            self._members |= {(key[0], name): answer for name, answer in walk.members.items()}
-            self.rejections |= walk.rejections
+                states[key].take(number, event)
+        for key, state in states.items():
+            state.finish()
+            self._members |= {(key[0], name): answer for name, answer in state.members.items()}
+            self.rejections |= state.rejections
 
 
 def _nameless(client_id: str) -> str:
@@ -202,7 +202,7 @@ def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
     return event.group_id, client_id, event.instance_id, event.worker
 
 
-class _Walk:
+class _TrackState:
     """The clients of one track (one group and client id), judged from its events in order.
 
     `members` maps member id → configuration, `rejections` event number → configuration. Both are
@@ -215,7 +215,7 @@ class _Walk:
         self.spoiled = False
         # The members that were tied to a configuration by the order of the lines alone.
         self._by_order: list[str] = []
-        self._order = _Order()
+        self._order = _LineOrder()
         self._begin()
 
     def _begin(self) -> None:
@@ -367,7 +367,7 @@ class _Walk:
         return found
 
 
-class _Order:
+class _LineOrder:
     """A check of one track: does the order of its lines show which client has which list?
 
     `is_mixed` is True if not. The order is reliable if one client at a time prints its
@@ -462,7 +462,7 @@ _SKEW: Final = timedelta(seconds=2)
 
 
 class _Moment(NamedTuple):
-    lives: Lives
+    clients: ProgramClients
     line: int
     stamp: Stamp | None
 
@@ -472,7 +472,7 @@ class _Moment(NamedTuple):
         Lines of two logs are compared by time; up to `skew` later still counts as older, because
         clocks differ.
         """
-        if self.lives is other.lives:
+        if self.clients is other.clients:
             return self.line < other.line
         one, two = self.stamp, other.stamp
         return (
@@ -496,7 +496,7 @@ class _Join(NamedTuple):
     answered: _Moment
 
 
-class Rosters:
+class LeaderMemberLists:
     """Member ids that group leaders logged, to identify joins logged without a member id."""
 
     def __init__(self) -> None:
@@ -504,50 +504,55 @@ class Rosters:
             lambda: defaultdict(list)
         )
         # The first request since the client's last answer, and the last one.
-        self._asked: dict[tuple[Lives, str, str, str | None], tuple[_Moment, _Moment]] = {}
-        self._joins: dict[Lives, list[_Join]] = defaultdict(list)
-        self._clusters: dict[Lives, set[str]] = defaultdict(set)
+        self._asked: dict[tuple[ProgramClients, str, str, str | None], tuple[_Moment, _Moment]] = {}
+        self._joins: dict[ProgramClients, list[_Join]] = defaultdict(list)
+        self._clusters: dict[ProgramClients, set[str]] = defaultdict(set)
 
     def take(
-        self, number: int, event: ClientLine, lives: Lives, line: int, stamp: Stamp | None
+        self,
+        number: int,
+        event: ClientLine,
+        clients: ProgramClients,
+        line: int,
+        stamp: Stamp | None,
     ) -> None:
         """Record a join request, its answer, a leader's list of member ids, or a cluster id.
 
-        `number` is the event's number in `lives`, `line` and `stamp` are its position and time.
+        `number` is the event's number in `clients`, `line` and `stamp` are its position and time.
         """
-        moment = _Moment(lives, line, stamp)
-        client = (lives, event.group_id, event.client_id, event.instance_id)
+        moment = _Moment(clients, line, stamp)
+        client = (clients, event.group_id, event.client_id, event.instance_id)
         generation = event.generation_id
         match event.kind:
             case "cluster":
-                self._clusters[lives].add(event.cluster_id)
+                self._clusters[clients].add(event.cluster_id)
             case "joining":
                 begun, _ = self._asked.get(client, (moment, moment))
                 self._asked[client] = begun, moment
-            case "leader" if event.roster and generation is not None:
-                self._printed[event.group_id][generation].append((moment, event.roster))
+            case "leader" if event.member_list and generation is not None:
+                self._printed[event.group_id][generation].append((moment, event.member_list))
             case "joined" if not event.member_id and client in self._asked:
-                self._joins[lives].append(_Join(number, event, *self._asked.pop(client), moment))
+                self._joins[clients].append(_Join(number, event, *self._asked.pop(client), moment))
 
     def bind(self) -> None:
-        """Pass the member ids that each join may have received to the `Lives` of its program."""
-        for lives, joins in self._joins.items():
-            found = ((join.number, self._roster(join)) for join in joins)
-            lives.bind({number: roster for number, roster in found if roster is not None})
+        """Pass the member ids that each join may have received to its program's clients."""
+        for clients, joins in self._joins.items():
+            found = ((join.number, self._candidate_ids(join)) for join in joins)
+            clients.bind({number: ids for number, ids in found if ids is not None})
 
-    def _roster(self, join: _Join) -> Roster | None:
+    def _candidate_ids(self, join: _Join) -> CandidateIds | None:
         """Return the member ids that the join may have received, and those of them that were new.
 
         None: not exactly one leader's list fits the join by generation, time and cluster.
         """
-        event, lives = join.event, join.sent.lives
-        clusters = self._clusters[lives]
+        event, clients = join.event, join.sent.clients
+        clusters = self._clusters[clients]
         group = self._printed.get(event.group_id, {})
         everyone = {
             members
             for printed, members in group.get(event.generation_id or 0, ())
             if join.sent.is_before(printed) and printed.is_before(join.answered)
-            and (printed.lives is lives or self._clusters[printed.lives] == clusters != set())
+            and (printed.clients is clients or self._clusters[printed.clients] == clusters != set())
         }  # fmt: skip
         if len(everyone) != 1:
             return None

@@ -250,7 +250,7 @@ _OF_CLIENTS: Final[tuple[tuple[Kind, str], ...]] = (
     (
         "leader",
         r"Finished assignment for group at generation (?P<generation_id>\d+): "
-        r"(?:\{(?P<roster>.*\))\})?",
+        r"(?:\{(?P<member_list>.*\))\})?",
     ),
     ("subscribed", r"Subscribed to (?:topic|pattern)"),
     (
@@ -349,15 +349,15 @@ class ClientLine(NamedTuple):
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
     a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id; with KIP-848,
     `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name
-    of the `error`. left: the member left by request, for this `reason`; `Lives` gets it as `lost`
-    unless the consumer closed. failing: a request failed, for this `reason`. fatal: a member of the
-    consumer protocol stopped for good. lost: the named member id is no longer valid. rejoining: a
-    member is about to rejoin. member: a line that only a member prints. reset: the client lost its
-    id, which is not printed. closed: a consumer object was closed (its group is not printed:
-    empty); a later one with the same client id is another object. leader: the leader's line about
-    the assignment of a new generation, with all member ids in its `roster` (empty: cut off).
-    subscribed: a client's first line after its configuration. cluster: the cluster that the client
-    is connected to.
+    of the `error`. left: the member left by request, for this `reason`; `ProgramClients` gets it as
+    `lost` unless the consumer closed. failing: a request failed, for this `reason`. fatal: a member
+    of the consumer protocol stopped for good. lost: the named member id is no longer valid.
+    rejoining: a member is about to rejoin. member: a line that only a member prints. reset: the
+    client lost its id, which is not printed. closed: a consumer object was closed (its group is not
+    printed: empty); a later one with the same client id is another object. leader: the leader's
+    line about the assignment of a new generation, with all member ids in its `member_list` (empty:
+    cut off). subscribed: a client's first line after its configuration. cluster: the cluster that
+    the client is connected to.
 
     Of programs: built: a Streams consumer was built for the rebalance protocol `value` (Eager or
     Cooperative). version: that of the client library. started: the moment of the line in
@@ -377,7 +377,7 @@ class ClientLine(NamedTuple):
     reason: str | None = None
     error: str = ""
     cluster_id: str = ""
-    roster: tuple[str, ...] = ()
+    member_list: tuple[str, ...] = ()
     upgrade_from: str | None = None
     value: str = ""
 
@@ -401,10 +401,12 @@ def event_of(text: str) -> ClientLine | None:
                 error=(match.lastgroup or "") if kind == "rejected" else "",
                 cluster_id=fields.get("cluster_id", ""),
                 # Each member of a leader's line, before its assignment.
-                roster=tuple(
+                member_list=tuple(
                     map(
                         intern,
-                        re.findall(r"(?:^|\), )(.+?)=Assignment\(", fields.get("roster") or ""),
+                        re.findall(
+                            r"(?:^|\), )(.+?)=Assignment\(", fields.get("member_list") or ""
+                        ),
                     )
                 ),
                 upgrade_from=fields.get("upgrade_from"),

@@ -31,7 +31,7 @@ from rebal.groups.model import Evidence, RebalanceProtocol, Software
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.files import TextInput, files_in
 from rebal.inspectors.logs.client import lines
-from rebal.inspectors.logs.client.identity import Lives, Rosters, is_nameless
+from rebal.inspectors.logs.client.identity import LeaderMemberLists, ProgramClients, is_nameless
 from rebal.inspectors.logs.client.lines import (
     NEEDED,
     WANTED_TEXT,
@@ -90,7 +90,7 @@ class _Program(Part):
     def __init__(self, source: TextInput, name: str) -> None:
         super().__init__(source, LogRead(log=name, origin=name, kind="client"))
         self.configs = Configs()
-        self.lives = Lives()
+        self.clients = ProgramClients()
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.rejected = False
         self.failing: dict[tuple[str, str], ClientLine] = {}
@@ -111,7 +111,7 @@ class _Reader:
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
         self._tz_offset = tz_offset
-        self._rosters = Rosters()
+        self._member_lists = LeaderMemberLists()
         self._programs: list[_Program] = []
         # Source → the line of its first configuration that was not understood.
         self._unread_of: dict[str, int] = {}
@@ -157,9 +157,9 @@ class _Reader:
 
     def end(self) -> None:
         """Make the observations that need all logs; call it after the last source was read."""
-        self._rosters.bind()
+        self._member_lists.bind()
         for program in self._programs:
-            program.lives.resolve()
+            program.clients.resolve()
         self.found += filter(None, (each() if callable(each) else each for each in self._pending))
 
     def named(self, observation: Observation) -> Observation:
@@ -187,7 +187,7 @@ class _Reader:
         if block is not None and program.configs.spoiled:
             self._unread(block, program, source)
         if config is not None:
-            program.lives.add(
+            program.clients.add(
                 ClientLine(
                     kind="config",
                     group_id=config.group_id,
@@ -201,7 +201,7 @@ class _Reader:
     def _unread(self, block: Block, program: _Program, source: TextInput) -> None:
         if block.of not in NEEDED:
             return
-        program.lives.add(ClientLine("spoiled"))
+        program.clients.add(ClientLine("spoiled"))
         self._unread_of.setdefault(source.name, block.number)
         after = f" after {block.start!r}" if block.start else ""
         self.notes.setdefault(
@@ -211,12 +211,12 @@ class _Reader:
 
     def _take(self, event: ClientLine, program: _Program, line: LogText) -> None:
         evidence, where = program.place(line)
-        at, lives = evidence.at, program.lives
+        at, clients = evidence.at, program.clients
         client = (event.group_id, event.client_id)
         number = -1
         match event.kind:
             case "version":
-                lives.add_version(event.value)
+                clients.add_version(event.value)
             case "started":
                 if at is not None and where["local"]:
                     program.anchors.append(
@@ -228,7 +228,7 @@ class _Reader:
             case "cluster":
                 program.cluster_ids[event.cluster_id] = None
             case "joined":
-                number = lives.add(event)
+                number = clients.add(event)
                 program.assignors[client] = event.assignor
                 if not event.worker:
                     self._ran(event, program, evidence, where)
@@ -236,7 +236,7 @@ class _Reader:
             case "rejected":
                 program.rejected = True
                 # A fenced client was a member: its member id keeps its configuration.
-                own = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
+                own = -1 if event.error == "FENCED_INSTANCE_ID" else clients.add(event)
                 self._pending.append(partial(_rejection, event, program, evidence, own, where))
             case "failing":
                 program.failing[client] = event
@@ -247,7 +247,7 @@ class _Reader:
             case "left":
                 # Connect's own log layout prints the logger's name after it.
                 closing = (event.reason or "").startswith("the consumer is being closed")
-                lives.add(event if closing else event._replace(kind="lost"))
+                clients.add(event if closing else event._replace(kind="lost"))
                 self._pending.append(
                     Left(
                         **where,
@@ -272,15 +272,15 @@ class _Reader:
                         )
                     )
             case _:
-                lives.add(event)
-        self._rosters.take(number, event, lives, line.number, line.stamp)
+                clients.add(event)
+        self._member_lists.take(number, event, clients, line.number, line.stamp)
 
     def _join(
         self, number: int, program: _Program, evidence: Evidence, where: Where
     ) -> Joined | None:
-        event = program.lives.events[number]
+        event = program.clients.events[number]
         source = evidence.detail.rpartition(":")[0]
-        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        found = program.clients.of_member(event.group_id, event.member_id, event.client_id)
         match found:
             case _ if event.value:
                 # KIP-848: the list of the configuration is not sent.
@@ -340,7 +340,7 @@ class _Reader:
                     protocol_type="connect" if event.worker else "consumer",
                     evidence=evidence,
                 )
-            case Config() if len(program.lives.joined(event.group_id, event.client_id)) > 1:
+            case Config() if len(program.clients.joined(event.group_id, event.client_id)) > 1:
                 # Another join of this client has a member id.
                 return None
             case Config():
@@ -381,11 +381,11 @@ class _Reader:
         # Two consumers that were built before either joined may be confused if they differ.
         if any(one.value != built[-1][0].value for one, _ in built):
             return None
-        found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        found = program.clients.of_member(event.group_id, event.member_id, event.client_id)
         if found is Lookup.AMBIGUOUS or (
             # Without a configuration, the lines of the assignor must account for all members.
             found is Lookup.NONE
-            and len(program.lives.joined(event.group_id, event.client_id))
+            and len(program.clients.joined(event.group_id, event.client_id))
             > program.builds[event.client_id]
         ):
             return None
@@ -421,7 +421,7 @@ def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[Lo
 def _rejection(
     event: ClientLine, program: _Program, evidence: Evidence, number: int, where: Where
 ) -> Refused:
-    found = program.lives.rejections.get(number)
+    found = program.clients.rejections.get(number)
     config = found if isinstance(found, Config) else None
     return Refused(
         **where,

@@ -17,7 +17,7 @@ from rebal.groups.errors import WireError
 from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
-from rebal.inspectors.logs.lines import Stamp, Zone, better, origin, stamp_of, unwrap
+from rebal.inspectors.logs.lines import Stamp, Zone, better, log_origin, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
 _LONGEST_NAME: Final = 100
@@ -30,7 +30,7 @@ _WANTED: Final = re.compile(
 )
 _NO_ERROR: Final = re.compile(rb'"errorCode\\*":\s*0\b')
 # A member's heartbeat in the usual layout, with the connection at its end.
-_PRESENT: Final = re.compile(
+_SUCCESSFUL_HEARTBEAT: Final = re.compile(
     rb'"requestApiKeyName":"HEARTBEAT".*?"groupId":"([^"\\]+)","generationId":\d+,'
     rb'"memberId":"([^"\\]+)".*?"errorCode":0\b.*?"connection":"([^"\\]*)"'
 )
@@ -144,7 +144,7 @@ class Request(_Sent, frozen=True, kw_only=True):
     @property
     def origin(self) -> str:
         """One name for all parts of a rotated log that one broker wrote; they share one clock."""
-        return origin(self.log, self.broker)
+        return log_origin(self.log, self.broker)
 
     @property
     def is_probe(self) -> bool:
@@ -367,12 +367,12 @@ def _ends(connection: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else ("", "")
 
 
-def present(raw: bytes) -> tuple[str, str, str] | None:
+def heartbeat_of(raw: bytes) -> tuple[str, str, str] | None:
     """Return the group, member id and broker of a classic member's successful heartbeat.
 
     None: the line is another request, or the heartbeat failed.
     """
-    found = _PRESENT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
+    found = _SUCCESSFUL_HEARTBEAT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
     if found is None:
         return None
     group_id, member_id, connection = (part.decode("utf-8", "replace") for part in found.groups())

@@ -27,16 +27,16 @@ from rebal.groups.model import Evidence, RebalanceProtocol, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.files import TextInput, TextSource
-from rebal.inspectors.logs.lines import LogReading, Part, Stamp, Zone, numbered, origin, split
+from rebal.inspectors.logs.lines import LogReading, Part, Stamp, Zone, log_origin, numbered, split
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
     FENCED,
     MARK,
     Outcome,
     Request,
+    heartbeat_of,
     is_fenced,
     parse,
-    present,
 )
 
 
@@ -100,7 +100,7 @@ def _read(
     parts: dict[str, Part] = {}
 
     def part_of(broker: str) -> Part:
-        log = LogRead(log=source.name, origin=origin(source.name, broker), broker=broker)
+        log = LogRead(log=source.name, origin=log_origin(source.name, broker), broker=broker)
         return parts.setdefault(broker, Part(source, log))
 
     number, last = 0, b""
@@ -108,7 +108,7 @@ def _read(
         if MARK not in raw:
             continue
         last = raw
-        if (heartbeat := present(raw)) is not None:
+        if (heartbeat := heartbeat_of(raw)) is not None:
             group_id, member_id, broker = heartbeat
             part_of(broker).members.add((group_id, member_id))
         parsed = parse(raw, source.name, number, tz_offset, heartbeats=is_fenced(raw))
@@ -143,14 +143,14 @@ def _observe(request: Request, history: _History) -> Sequence[Observation]:
     fenced = request.error == FENCED and request.instance_id is not None
     match request.api:
         case lines.JOIN if request.outcome is Outcome.REJECTED:
-            return (_refused(request),)
+            return (_rejected(request),)
         case lines.JOIN if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
             return (*_joined(request, history), *_ran(request, history))
         case _ if fenced and request.api != lines.JOIN:
             key = (request.group_id, request.member_id)
             known = key in history.fenced
             history.fenced.add(key)
-            return () if known else (_refused(request),)
+            return () if known else (_rejected(request),)
         case lines.SYNC:
             _remember_assigned(request, history)
             if not request.error and request.assignments:
@@ -225,7 +225,7 @@ def _introduced(request: Request, history: _History) -> Sequence[Observation]:
     )
 
 
-def _refused(request: Request) -> Observation:
+def _rejected(request: Request) -> Observation:
     return Refused(
         **_where(request),
         error=error_name(request.error),
