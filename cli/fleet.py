@@ -119,7 +119,7 @@ def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) ->
     now = history.observed_until
     if earlier is None:
         return NoTrend(why="new since then")
-    if history.incarnation != earlier.incarnation or earlier.is_gone:
+    if history.incarnation != earlier.incarnation or earlier.is_deleted:
         return NoTrend(why="deleted and created again since then")
     if now is None or now <= until:
         return NoTrend(why="the scans end at the same time")
@@ -421,7 +421,7 @@ def make_fleet_report(
     if match is not None and not history:
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     scanned = ScannedGroups(tables, group)
-    alive = [name for name, one in history.items() if not one.is_gone]
+    alive = [name for name, one in history.items() if not one.is_deleted]
 
     def rehearsed(name: str, pricing: Pricing = FULL) -> Readiness:
         return _ready(planned(scanned.snapshot(name), to, pricing), history[name])
@@ -438,7 +438,7 @@ def make_fleet_report(
         exact = dict(zip(first, mapped(rehearsed, first, worth_it=members > _MANY), strict=True))
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     by_name = {one.plan.group_id: one for one in ordered}
-    names = (*by_name, *(name for name, one in history.items() if one.is_gone))
+    names = (*by_name, *(name for name, one in history.items() if one.is_deleted))
     compared = _compared(earlier, group, verdicts=baseline is not None)
     return FleetReport(
         lake=lake,
@@ -458,7 +458,7 @@ def make_fleet_report(
         vanished=tuple(
             name
             for name, one in compared.standings.items()
-            if not one.is_gone and name not in history and pattern.fullmatch(name)
+            if not one.is_deleted and name not in history and pattern.fullmatch(name)
         ),
     )
 
@@ -501,7 +501,7 @@ class _Compared(Record, frozen=True, kw_only=True):
 
     def trend(self, history: GroupHistory) -> Trend | NoTrend | None:
         """Return the change since the earlier scan; None for a deleted group, or without a scan."""
-        if self.manifest is None or history.is_gone:
+        if self.manifest is None or history.is_deleted:
             return None
         until = self.manifest.observed_until
         if until is None:
@@ -515,7 +515,7 @@ class _Compared(Record, frozen=True, kw_only=True):
         """
         if self.scanned is None or name not in self.standings:
             return None
-        gone = self.standings[name].is_gone
+        gone = self.standings[name].is_deleted
         return GONE if gone else planned(self.scanned.snapshot(name), to, None).verdict.value
 
 

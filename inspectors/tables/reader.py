@@ -352,7 +352,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     down: tuple[str, ...] = ()
 
     @property
-    def is_gone(self) -> bool:
+    def is_deleted(self) -> bool:
         """True if the group was deleted and not created again."""
         return self.deleted_at is not None and self.state == "Dead"
 
@@ -365,7 +365,7 @@ class ScanStanding(NamedTuple):
 
     incarnation: int | None
     generation: int | None
-    is_gone: bool
+    is_deleted: bool
 
 
 def read_standings(tables: Tables, group: str | None = None) -> dict[str, ScanStanding]:
@@ -407,7 +407,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     for row in sorted(groups, key=itemgetter("group_id")):
         facts: dict[str, Any] = {name: row[name] for name in _FACTS}
         group_id = row["group_id"]
-        since, until = observed(tables.manifest, row["first_seen"], row["last_seen"])
+        since, until = observed_span(tables.manifest, row["first_seen"], row["last_seen"])
         seen = sorted(rebalances[group_id], key=lambda one: (one.at or 0, one.generation or 0))
         done = [one for one in seen if not one.failed]
         made[group_id] = GroupHistory(
@@ -420,13 +420,13 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
             incidents=tuple(sorted(happened[group_id], key=lambda one: one.started_at or 0)),
             stopped=_average([one.stopped for one in done]),
             moved=_average([one.moved for one in done]),
-            gone=_gone(runs[group_id]),
+            gone=_last_present(runs[group_id]),
             down=_down(runs[group_id], facts["members"] or 0, facts["incarnation"], seen),
         )
     return made
 
 
-def observed(
+def observed_span(
     manifest: Manifest, first: int | None, last: int | None
 ) -> tuple[int | None, int | None]:
     """Return the start and the end of the time that the scan's sources cover.
@@ -467,7 +467,7 @@ def _client(run: Row) -> tuple[int | None, str | None, str | None]:
     return run["incarnation"], run["instance_id"], other
 
 
-def _gone(runs: Sequence[Row]) -> dict[str, int]:
+def _last_present(runs: Sequence[Row]) -> dict[str, int]:
     made: dict[str, int] = {}
     here = {run["member_id"] for run in runs if run["current"]}
     for run in runs:

@@ -197,7 +197,7 @@ class Group:
     def trend(self, until: float = 48.0, **earlier: Any) -> Trend | NoTrend:
         """Its trend in a scan that ends at hour `until`; `earlier` is how it stood at hour 24."""
         seen = [one for one in self.rebalances if one.ended_at <= DAY * HOUR]
-        stood = {"incarnation": 1, "generation": len(seen), "is_gone": False, **earlier}
+        stood = {"incarnation": 1, "generation": len(seen), "is_deleted": False, **earlier}
         now = {"observed_until": round(until * HOUR), "rebalances": tuple(self.rebalances)}
         now |= {"incarnation": 1, "generation": self.rebalances[-1].generation}
         return trend_of(GroupHistory(**FACTS | now), ScanStanding(**stood), round(DAY * HOUR))
@@ -237,7 +237,7 @@ def test_the_trend_is_unclear_after_few_rebalances_in_a_short_time(count: int, c
     ("earlier", "why"),
     [
         ({"incarnation": 2}, "deleted and created again since then"),
-        ({"is_gone": True}, "deleted and created again since then"),
+        ({"is_deleted": True}, "deleted and created again since then"),
         ({"until": DAY}, "the scans end at the same time"),
         ({"until": DAY - 3}, "the scans end at the same time"),
         ({"until": DAY + 0.01}, "less than a minute of it was seen before or since"),
