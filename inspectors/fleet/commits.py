@@ -185,7 +185,7 @@ def name_topics(parts: pa.Table, writer: PartWriter) -> None:
     """Add the topic names that commits with a topic id (Kafka 4.1 and later) show to the report."""
     told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
     rows = told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
-    writer.said.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
+    writer.task_report.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
@@ -216,8 +216,8 @@ def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
     what = kind_name(int.from_bytes(row["key"][:2], "big"))
     # A broken key is that of all its records; of a broken value only the newest was looked at.
     broken = row["records"] if row["group_id"] is None else 1
-    writer.said.records[UNREADABLE] += broken
-    writer.said.records[what] -= broken
+    writer.task_report.records[UNREADABLE] += broken
+    writer.task_report.records[what] -= broken
     more = f" {broken} records have this key." if broken > 1 else ""
     return error_row(row, what, row["group_id"], row["error"] + more)
 

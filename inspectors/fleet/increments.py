@@ -9,14 +9,15 @@ Records must follow in the order of offsets and of times, and none may be older 
 record read. Requests must be later than the time up to which the group's rows are final. Every
 other group with news is recomputed from all its records and requests in the lake.
 
-pieces ── gather ──┬─ sorted ── in_tasks(tell)
-                   └─ in_tasks(tell_commits)
+pieces ── gather ──┬─ sorted ── in_tasks(write_timelines)
+                   └─ in_tasks(write_group_commits)
 
-Executors read the lake's files with Arrow, so Spark needs no jar of the object store. `tell` writes
-rows of the timeline's tables and the states, `tell_commits` writes rows of `commits`. `carry` takes
-over the files of the previous scan without the rows that this scan replaces. A file that holds no
-row of a recomputed group is kept as it is. Any other file is written again without these rows,
-together with other files of its kind. Small files are also written together once there are many.
+Executors read the lake's files with Arrow, so Spark needs no jar of the object store.
+`write_timelines` writes rows of the timeline's tables and the states, `write_group_commits` writes
+rows of `commits`. `carry` takes over the files of the previous scan without the rows that this scan
+replaces. A file that holds no row of a recomputed group is kept as it is. Any other file is written
+again without these rows, together with other files of its kind. Small files are also written
+together once there are many.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commits, write_commits
 from rebal.inspectors.fleet.lake.place import LakePlace
-from rebal.inspectors.fleet.lake.run import Run
+from rebal.inspectors.fleet.lake.run import LakeScan
 from rebal.inspectors.fleet.lake.table import DataFile, may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.lake.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.runs import RECORDS, REQUESTS, in_order, pack, unpack
@@ -110,15 +111,15 @@ def decoded(parts: Iterable[bytes]) -> pa.Table:
     return summed([pa.Table.from_batches([pa.ipc.read_record_batch(one, NEWS)]) for one in parts])
 
 
-def earlier_rows(run: Run, kind: str, columns: pa.Schema) -> pa.Table:
+def earlier_rows(lake_scan: LakeScan, kind: str, columns: pa.Schema) -> pa.Table:
     """Return all rows of one kind that the previous scan has, in these columns."""
     found = [columns.empty_table()]
-    for file in run.earlier(kind):
-        found += read_rows(run.place, file.path, columns)
+    for file in lake_scan.earlier(kind):
+        found += read_rows(lake_scan.place, file.path, columns)
     return pa.concat_tables(found).combine_chunks()
 
 
-def told_until(news: pa.Table) -> int | None:
+def final_until(news: pa.Table) -> int | None:
     """Return the time up to which both records and requests were read; None: no limit.
 
     It is in microseconds since 1970, less twice `DISORDER`: a request counts `DISORDER` early, and
@@ -164,10 +165,10 @@ def choose(
     )
     anew = _names(news.filter(pc.invert(follows)), states.take(learned))
     groups = pc.unique(pa.concat_arrays([_names(news), anew]))
-    told = states.filter(pc.is_in(states["group_id"], groups))
-    recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
+    chosen = states.filter(pc.is_in(states["group_id"], groups))
+    recorded = _names(news.filter(is_record), chosen.filter(chosen["recorded"]))
     return GroupChoice(
-        groups, anew, _names(told.filter(pc.invert(pc.is_in(told["group_id"], anew)))), recorded
+        groups, anew, _names(chosen.filter(pc.invert(pc.is_in(chosen["group_id"], anew)))), recorded
     )
 
 
@@ -191,11 +192,11 @@ def _names(*tables: pa.Table) -> pa.Array:
     return pc.unique(pa.chunked_array(found, pa.string()))
 
 
-# Bytes of rows, unpacked, that one task sorts and tells, about.
+# Bytes of rows, unpacked, that one task sorts and writes, about.
 _SHARE: Final = 64 << 20
 # How many times smaller a run is than its rows, at least.
 _PACKED_BY: Final = 16
-# Bytes of rows that one task tells alone: less than what another would cost.
+# Bytes of rows that one task writes alone: less than what another would cost.
 _LITTLE: Final = 4 << 20
 
 
@@ -270,7 +271,7 @@ _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None
 }
 
 
-def tell(
+def write_timelines(
     batches: Iterable[pa.RecordBatch], target: Target, options: Options
 ) -> Iterator[pa.RecordBatch]:
     """Write table rows and the new state of each group; yield the task's report.
@@ -288,7 +289,7 @@ def tell(
     yield from writer.report()
 
 
-def tell_commits(
+def write_group_commits(
     batches: Iterable[pa.RecordBatch],
     target: Target,
     *,
@@ -320,7 +321,7 @@ def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
             or next(read_rows(target.place, path, pa.schema([("group_id", TEXT)]), ~staying), None)
             is not None
         ):
-            writer.said.gone.add(path)
+            writer.task_report.gone.add(path)
             for rows in read_rows(target.place, path, WRITTEN[kind].append(SCAN), staying):
                 writer.write(kind, rows)
     yield from writer.report()

@@ -37,7 +37,7 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.increments import encoded, summed
 from rebal.inspectors.fleet.lake.place import LakePlace
-from rebal.inspectors.fleet.lake.run import Freed, Run, remove
+from rebal.inspectors.fleet.lake.run import Freed, LakeScan, remove
 from rebal.inspectors.fleet.lake.table import DataFile, of_groups, read_rows
 from rebal.inspectors.fleet.lake.writer import REPORT_DDL, PartWriter, Target, TaskReport
 from rebal.inspectors.fleet.manifest import ReadLog
@@ -87,7 +87,7 @@ _Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskReport:
+def read_records(spark: SparkSession, lake_scan: LakeScan, source: RecordSource) -> TaskReport:
     """Read and store the records that no earlier scan has read; return the sum of the task reports.
 
     If a record may have come twice, all are read again and each partition and offset is kept once.
@@ -97,22 +97,23 @@ def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskRep
             ones.
         RequestError: the cluster's topic is not the one that an earlier scan read.
     """
-    after = run.previous.offsets
+    after = lake_scan.previous.offsets
     shares, read = source.share(cores_of(spark), after), source.read
-    if run.previous.run:
+    if lake_scan.previous.run:
         read = partial(
             only_new,
             read=read,
             after=after,
-            place=run.place,
-            broken=[one.path for one in run.earlier("broken")],
+            place=lake_scan.place,
+            broken=[one.path for one in lake_scan.earlier("broken")],
         )
-    work = partial(take_in, target=run.target, latest=latest_time())
+    work = partial(take_in, target=lake_scan.target, latest=latest_time())
     found = TaskReport()
     found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())
     if found.may_repeat:
         remove(
-            run.place, [Freed(one.path, one.size) for files in found.made.values() for one in files]
+            lake_scan.place,
+            [Freed(one.path, one.size) for files in found.made.values() for one in files],
         )
         rows = in_shares(spark, shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
         once = TaskReport()
@@ -121,7 +122,7 @@ def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskRep
         once.records[REPEATED] = repeated
         once.rows += repeated
         found = once
-    check_records(source.names, found.records, before=run.previous.run > 0)
+    check_records(source.names, found.records, before=lake_scan.previous.run > 0)
     return found
 
 
@@ -175,7 +176,7 @@ def check_request_logs(paths: Sequence[str], counts: Mapping[str, int]) -> None:
 
 def read_logs(
     spark: SparkSession,
-    run: Run,
+    lake_scan: LakeScan,
     paths: Sequence[str],
     totals: TaskReport,
     *,
@@ -194,15 +195,15 @@ def read_logs(
         DocumentError: a path is missing or cannot be read, a folder holds no file, or no line is
             from the request logger.
     """
-    before = run.previous
+    before = lake_scan.previous
     shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), before.logs)
     ahead_ms = before.log_ahead_ms
     if zone is None:
-        ahead_ms = _find_zone(spark, run, shares, totals.files("records"), ahead_ms)
+        ahead_ms = _find_zone(spark, lake_scan, shares, totals.files("records"), ahead_ms)
         if ahead_ms:
             zone = timedelta(milliseconds=ahead_ms)
             say(f"the request logs' times are read as {zone_name(zone)}: no zone is printed")
-    take = partial(take_requests, target=run.target, zone=zone, latest=latest_time())
+    take = partial(take_requests, target=lake_scan.target, zone=zone, latest=latest_time())
     totals.take(in_shares(spark, shares, take, REPORT_DDL).collect())
     check_request_logs(paths, totals.lines)
     return read, ahead_ms
@@ -210,7 +211,7 @@ def read_logs(
 
 def _find_zone(
     spark: SparkSession,
-    run: Run,
+    lake_scan: LakeScan,
     shares: Sequence[Sequence[FilePart]],
     records: Sequence[DataFile],
     before: int | None,
@@ -227,7 +228,7 @@ def _find_zone(
     found = in_shares(spark, shares, read_syncs, SYNCED).limit(_LOOKED_AT).collect()
     synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
     written = _written_in(
-        run.place,
+        lake_scan.place,
         [one.path for one in records],
         of_groups(pa.array({group_id for group_id, _ in synced}, TEXT)),
     )
@@ -317,16 +318,16 @@ def _history(
     """
     for batch in batches:
         rows = pa.Table.from_batches([batch])
-        writer.said.rows += len(rows)
-        _note_extent(writer.said, rows, latest)
+        writer.task_report.rows += len(rows)
+        _note_extent(writer.task_report, rows, latest)
         kinds, is_commit, is_history, is_doubtful = sort_out(batch)
         for kind, amount in zip(*np.unique(kinds[~is_doubtful], return_counts=True), strict=True):
-            writer.said.records[kind_name(int(kind))] += int(amount)
+            writer.task_report.records[kind_name(int(kind))] += int(amount)
         commits.add(rows.filter(pa.array(is_commit)))
         explain(writer, rows.filter(pa.array(is_doubtful)))
-        told = rows.filter(pa.array(is_history)).combine_chunks()
-        told = told.append_column("group_id", _groups(told["key"]))
-        yield in_columns(told.append_column("at", told["timestamp"]), TIMELINE)
+        history_rows = rows.filter(pa.array(is_history)).combine_chunks()
+        history_rows = history_rows.append_column("group_id", _groups(history_rows["key"]))
+        yield in_columns(history_rows.append_column("at", history_rows["timestamp"]), TIMELINE)
 
 
 def take_requests(
@@ -347,14 +348,14 @@ def _lines(
 ) -> Iterator[pa.Table]:
     """Yield the lines that concern a group as `TIMELINE`; write the unreadable ones as errors."""
     times: list[pa.Array] = []
-    for rows in read_parts(share, zone, writer.said.lines):
+    for rows in read_parts(share, zone, writer.task_report.lines):
         times += rows["at"].chunks
         broken = rows.filter(rows["problem"].is_valid()).select(["source", "position", "problem"])
         errors = broken.rename_columns(["source", "offset", "error"])
         errors = errors.append_column("what", pa.repeat("request log line", len(broken)))
         writer.write("broken", in_columns(errors, ERRORS))
         yield rows.filter(rows["problem"].is_null())
-    writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
+    writer.task_report.widen_span(span_of(pa.chunked_array(times, TIME), latest))
 
 
 def _write_runs(kind: str, found: Iterable[pa.Table], writer: PartWriter) -> None:
@@ -363,7 +364,7 @@ def _write_runs(kind: str, found: Iterable[pa.Table], writer: PartWriter) -> Non
         runs = pack(in_order(held))
         writer.write(kind, runs)
         news.append(summed([runs]))
-    writer.said.news = encoded(summed(news))
+    writer.task_report.news = encoded(summed(news))
 
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
@@ -387,16 +388,16 @@ def _groups(keys: pa.ChunkedArray) -> pa.Array:
     ).take(found.indices)
 
 
-def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
+def _note_extent(report: TaskReport, rows: pa.Table, latest: int) -> None:
     """Report which offsets of each partition were read, and the first and last time of records."""
     read = rows.group_by("partition", use_threads=False)
     asked = [("offset", what) for what in ("min", "max", "count", "count_distinct")]
     for one in read.aggregate(asked).to_pylist():
         if one["partition"] is not None and one["offset_max"] is not None:
-            said.reach(one["partition"], one["offset_min"], one["offset_max"])
-            said.offsets[one["partition"]] += one["offset_count"]
-            said.twice |= one["offset_count_distinct"] < one["offset_count"]
-    said.stretch(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))
+            report.add_offsets(one["partition"], one["offset_min"], one["offset_max"])
+            report.offsets[one["partition"]] += one["offset_count"]
+            report.twice |= one["offset_count_distinct"] < one["offset_count"]
+    report.widen_span(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))
 
 
 def sort_out(rows: pa.RecordBatch) -> tuple[_Ints, _Mask, _Mask, _Mask]:
@@ -447,9 +448,9 @@ def explain(writer: PartWriter, rows: pa.Table) -> None:
     """
     skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
     for problem in rows["problem"].filter(skipped).to_pylist():
-        writer.said.skipped[problem.removeprefix(SKIPPED)] += 1
+        writer.task_report.skipped[problem.removeprefix(SKIPPED)] += 1
     broken = rows.filter(pc.invert(skipped))
-    writer.said.records[UNREADABLE] += len(broken)
+    writer.task_report.records[UNREADABLE] += len(broken)
     writer.add("broken", [_explained(row) for row in broken.to_pylist()])
 
 

@@ -73,22 +73,22 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
             were.
     """
     require(order.spark, secrets=order.secrets)
-    from rebal.inspectors.fleet.lake.run import check_place, find_cluster, new_run
+    from rebal.inspectors.fleet.lake.run import check_place, find_cluster, new_scan
     from rebal.inspectors.fleet.scan import scan
 
     check_place(order.out)
     source = _look(order)
     whose = f"{order.config.bootstrap} is" if order.config is not None else "the files are"
-    told = source.cluster if source is not None else None
-    cluster = find_cluster(order.out, order.cluster, told, whose=whose)
+    reported = source.cluster if source is not None else None
+    cluster = find_cluster(order.out, order.cluster, reported, whose=whose)
     with spark_session(order.spark) as spark:
         # Only now is the lake written to: a scan that cannot start leaves nothing there.
-        run = new_run(order.out, cluster, full=order.full, retain=order.retain)
+        lake_scan = new_scan(order.out, cluster, full=order.full, retain=order.retain)
         try:
             with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
                 manifest = scan(
                     spark,
-                    run,
+                    lake_scan,
                     source=source,
                     request_logs=order.request_logs,
                     log_timezone=order.log_timezone,

@@ -121,7 +121,7 @@ def pack(rows: pa.Table) -> pa.Table:
     return pa.table([columns[one.name].cast(one.type) for one in RUNS], schema=RUNS)
 
 
-def joined(runs: pa.Table) -> pa.Table:
+def merge_short_runs(runs: pa.Table) -> pa.Table:
     """Merge neighbouring runs of one group and kind where 8 or more fit into one run.
 
     `runs` are sorted rows of `RUNS`. The result is rows of `RUNS` in any order.

@@ -4,9 +4,10 @@ source ── take_in ─┬─ records ─┐
                    ├─ commit_parts ────────────────┐
 request logs ── take_requests ── requests ─┐       │
                                            │       │
-states of groups with news ── gather ──────┴ tell  └ tell_commits
-                                             │          │
-files of the previous scan ── carry ─────────┴──────────┴── the lake's tables
+states of groups with news ── gather ──────┤       │
+                               write_timelines   write_group_commits
+                                           │       │
+files of the previous scan ── carry ───────┴───────┴── the lake's tables
 
 This module runs on the driver. The work of a scan is in proportion to the new records: a group
 continues from its saved state (increments.py), and the rows that the previous scan left open are
@@ -38,15 +39,15 @@ from rebal.inspectors.fleet.increments import (
     choose,
     decoded,
     earlier_rows,
+    final_until,
     gather,
     pieces_of,
-    tell,
-    tell_commits,
-    told_until,
+    write_group_commits,
+    write_timelines,
 )
 from rebal.inspectors.fleet.intake import read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
-from rebal.inspectors.fleet.lake.run import Freed, Run, counted, remove
+from rebal.inspectors.fleet.lake.run import Freed, LakeScan, counted, remove
 from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
 from rebal.inspectors.fleet.lake.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
@@ -72,7 +73,7 @@ class _RunningScan:
     """
 
     spark: SparkSession
-    run: Run
+    lake_scan: LakeScan
     totals: TaskReport
     news: pa.Table
     states: pa.Table
@@ -81,14 +82,14 @@ class _RunningScan:
 
 def scan(
     spark: SparkSession,
-    run: Run,
+    lake_scan: LakeScan,
     *,
     source: RecordSource | None,
     request_logs: Sequence[str] = (),
     log_timezone: tzinfo | None = None,
     say: Say,
 ) -> Manifest:
-    """Read the sources, write and commit the tables of `run`; return the scan's manifest.
+    """Read the sources, write and commit the tables of `lake_scan`; return the scan's manifest.
 
     `log_timezone` is the time zone of log times that name none (None: as the records show it, else
     UTC).
@@ -99,36 +100,40 @@ def scan(
     """
     totals = TaskReport()
     logs: Sequence[ReadLog] = ()
-    ahead_ms = run.previous.log_ahead_ms
+    ahead_ms = lake_scan.previous.log_ahead_ms
     if source is not None:
         for note in source.notes:
             say(note)
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
-        totals = read_records(spark, run, source)
-        check_seen(run.place, totals)
+        totals = read_records(spark, lake_scan, source)
+        check_seen(lake_scan.place, totals)
     if request_logs:
         say("reading the request logs")
-        logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
-        check_seen(run.place, totals)
+        logs, ahead_ms = read_logs(
+            spark, lake_scan, request_logs, totals, zone=log_timezone, say=say
+        )
+        check_seen(lake_scan.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
-    news, states = decoded(totals.news), earlier_rows(run, "states", ABOUT)
-    totals.topics = run.previous.topics | totals.topics
-    if run.previous.observed_from and run.previous.observed_until:
-        totals.stretch((micros(run.previous.observed_from), micros(run.previous.observed_until)))
-    now = _RunningScan(spark, run, totals, news, states, _breaks(run, totals))
-    _write(now, totals.topics.keys() - run.previous.topics.keys())
+    news, states = decoded(totals.news), earlier_rows(lake_scan, "states", ABOUT)
+    totals.topics = lake_scan.previous.topics | totals.topics
+    if lake_scan.previous.observed_from and lake_scan.previous.observed_until:
+        totals.widen_span(
+            (micros(lake_scan.previous.observed_from), micros(lake_scan.previous.observed_until))
+        )
+    now = _RunningScan(spark, lake_scan, totals, news, states, _breaks(lake_scan, totals))
+    _write(now, totals.topics.keys() - lake_scan.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
-    # The next scan knows again this scan's logs, and the last of earlier ones.
+    # The next scan recognizes this scan's logs, and the last of earlier ones.
     grown = {log.digest for log in logs}
-    before = [log for log in run.previous.logs if log.digest not in grown]
+    before = [log for log in lake_scan.previous.logs if log.digest not in grown]
     manifest = replace(
         _manifest(now, source, request_logs),
         log_ahead_ms=ahead_ms,
         logs=(*before[-_LOGS:], *logs),
     )
-    return run.finish(manifest, totals)
+    return lake_scan.finish(manifest, totals)
 
 
 def check_seen(place: LakePlace, totals: TaskReport) -> None:
@@ -153,35 +158,39 @@ def _write(now: _RunningScan, named: Collection[str]) -> None:
     leaving = _leaving(now, choice)
     parts = now.totals.made.pop("commit_parts", [])
     work = (
-        _tell(now, choice),
-        _tell_commits(now, choice, leaving, parts),
-        _carry(now, choice, leaving),
+        _timeline_tasks(now, choice),
+        _commit_tasks(now, choice, leaving, parts),
+        _carry_tasks(now, choice, leaving),
     )
     # One job: none of the three waits for another's last task.
     now.totals.take(reduce(DataFrame.union, work).collect())
     with contextlib.suppress(LakeError):
-        remove(now.run.place, [Freed(one.path, one.size) for one in parts])
+        remove(now.lake_scan.place, [Freed(one.path, one.size) for one in parts])
 
 
-def _tell(now: _RunningScan, choice: GroupChoice) -> DataFrame:
+def _timeline_tasks(now: _RunningScan, choice: GroupChoice) -> DataFrame:
     """Return reports of tasks that write the rows of groups with news."""
-    run, totals = now.run, now.totals
-    # Lines without a time are told again.
-    pieces = pieces_of("requests", run.earlier("requests"), choice.go_on, pc.field("at").is_null())
+    lake_scan, totals = now.lake_scan, now.totals
+    # Lines without a time are applied again.
+    pieces = pieces_of(
+        "requests", lake_scan.earlier("requests"), choice.go_on, pc.field("at").is_null()
+    )
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
-        pieces += pieces_of(kind, run.earlier(kind), choice.anew)
+        pieces += pieces_of(kind, lake_scan.earlier(kind), choice.anew)
     for kind in ("states", "waiting"):
-        pieces += pieces_of(kind, run.earlier(kind), choice.go_on)
+        pieces += pieces_of(kind, lake_scan.earlier(kind), choice.go_on)
     options = Options(
         totals.topics,
         now.breaks,
         frozenset(choice.recorded.to_pylist()),
-        told_until(now.news),
+        final_until(now.news),
         totals.span,
     )
-    rows = gather(now.spark, run.place, pieces, RUNS).sortWithinPartitions("group_id")
-    return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
+    rows = gather(now.spark, lake_scan.place, pieces, RUNS).sortWithinPartitions("group_id")
+    return in_tasks(
+        rows, partial(write_timelines, target=lake_scan.target, options=options), REPORT_DDL
+    )
 
 
 def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
@@ -191,11 +200,11 @@ def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
     again. Until then the result is empty.
     """
     span = now.totals.span
-    if now.run.retain is None or span is None:
+    if now.lake_scan.retain is None or span is None:
         return NO_GROUPS
-    since = span[1] - int(now.run.retain * 1_000_000)
+    since = span[1] - int(now.lake_scan.retain * 1_000_000)
     groups = earlier_rows(
-        now.run,
+        now.lake_scan,
         "open_groups",
         pa.schema([GROUPS.field(name) for name in ("group_id", "deleted_at")]),
     )
@@ -205,7 +214,7 @@ def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
 
 
 def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
-    writer = PartWriter(now.run.target)
+    writer = PartWriter(now.lake_scan.target)
     writer.add(
         "log_ends",
         [
@@ -216,10 +225,10 @@ def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
     )
     for report in writer.report():
         now.totals.take(report.to_pylist())
-    now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}
+    now.totals.gone |= {one.path for one in now.lake_scan.earlier("log_ends")}
 
 
-def _tell_commits(
+def _commit_tasks(
     now: _RunningScan, choice: GroupChoice, leaving: pa.Array, parts: Sequence[DataFile]
 ) -> DataFrame:
     """Return the reports of tasks that write the table `commits`.
@@ -227,34 +236,38 @@ def _tell_commits(
     They merge this scan's offset commits with the previous scan's rows.
     `leaving` are the ids of groups to drop.
     """
-    run, totals = now.run, now.totals
-    pieces = pieces_of("commit_parts", sorted(parts)) + pieces_of("commits", run.earlier("commits"))
+    lake_scan, totals = now.lake_scan, now.totals
+    pieces = pieces_of("commit_parts", sorted(parts)) + pieces_of(
+        "commits", lake_scan.earlier("commits")
+    )
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
-    log = bool(totals.files("requests") or run.earlier("requests"))
-    work = partial(tell_commits, target=run.target, known=known, leaving=leaving, log=log)
-    totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
-    return in_tasks(gather(now.spark, run.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
+    log = bool(totals.files("requests") or lake_scan.earlier("requests"))
+    work = partial(
+        write_group_commits, target=lake_scan.target, known=known, leaving=leaving, log=log
+    )
+    totals.gone |= {one.path for kind in _COMMITS for one in lake_scan.earlier(kind)}
+    return in_tasks(gather(now.spark, lake_scan.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
 
 
-def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFrame:
+def _carry_tasks(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFrame:
     """Return the reports of tasks that write earlier scans' files again.
 
     The tasks leave out the rows that this scan replaces and those of the groups `leaving` (ids),
     and put small files together. Files without such rows stay as they are.
     """
-    run = now.run
+    lake_scan = now.lake_scan
     shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():
         # Those that a scan writes whole: a row for each partition that brokers or commits have.
-        files = () if kind in (*_COMMITS, "log_ends") else run.earlier(kind)
+        files = () if kind in (*_COMMITS, "log_ends") else lake_scan.earlier(kind)
         small = find_small(files)
-        # Of a group that goes on the settled rows stay.
-        told_again = choice.anew if kind in MADE else choice.groups
-        # Telling a group anew makes no row again of what was read.
+        # The settled rows of a group that continues from its state stay.
+        replaced = choice.anew if kind in MADE else choice.groups
+        # A recomputed group keeps its input rows.
         if kind in ("records", "requests", "broken"):
-            told_again = NO_GROUPS
-        # By what could not be read the next scan knows it again.
-        gone = pa.concat_arrays([told_again, NO_GROUPS if table == "errors" else leaving])
+            replaced = NO_GROUPS
+        # Rows of `errors` show the next scan which records could not be read.
+        gone = pa.concat_arrays([replaced, NO_GROUPS if table == "errors" else leaving])
         names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
         of_kind = (
             Piece(kind, one.path, one.size, staying, one in small)
@@ -263,19 +276,19 @@ def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFra
         )
         shares.append(list(of_kind))
     return in_shares(
-        now.spark, list(filter(None, shares)), partial(carry, target=run.target), REPORT_DDL
+        now.spark, list(filter(None, shares)), partial(carry, target=lake_scan.target), REPORT_DDL
     )
 
 
 def _manifest(
     now: _RunningScan, source: RecordSource | None, request_logs: Sequence[str]
 ) -> Manifest:
-    run, totals, before = now.run, now.totals, now.run.previous
+    lake_scan, totals, before = now.lake_scan, now.totals, now.lake_scan.previous
     first, until = (None, None) if totals.span is None else map(moment, totals.span)
     return Manifest(
         rebal=VERSION,
-        cluster=run.cluster,
-        run=run.number,
+        cluster=lake_scan.cluster,
+        run=lake_scan.number,
         finished_at=datetime.now(UTC).replace(microsecond=0),
         observed_from=first,
         observed_until=until,
@@ -297,9 +310,9 @@ def _manifest(
     )
 
 
-def _breaks(run: Run, totals: TaskReport) -> dict[int, tuple[int, ...]]:
+def _breaks(lake_scan: LakeScan, totals: TaskReport) -> dict[int, tuple[int, ...]]:
     """Return the last offsets of earlier scans after which records are missing, by partition."""
-    before, last = run.previous, totals.last
+    before, last = lake_scan.previous, totals.last
     found = {
         number: (*before.breaks.get(number, ()), end)
         for number, end in before.offsets.items()

@@ -39,7 +39,7 @@ def stop_at_places(module: Any, folder: str) -> None:
 
     def stopping_report(self: Any) -> Iterator[Any]:
         batches = list(report(self))
-        for kind in self.said.made:
+        for kind in self.task_report.made:
             if is_stopped_at(f"{kind}-whole"):
                 time.sleep(LONGEST)
         yield from batches

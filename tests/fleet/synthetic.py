@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.run import new_scan
 from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.writer import PartWriter, Target, TaskReport
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
@@ -43,7 +43,7 @@ def write_tables(
 
     `records` are the kinds of records that the manifest counts, `said` what else it says.
     """
-    run = new_run(find_place(str(folder)), cluster, full=True)
+    run = new_scan(find_place(str(folder)), cluster, full=True)
     if brokers is not None:
         ends = [
             {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}

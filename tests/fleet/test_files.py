@@ -17,7 +17,7 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet import runs
-from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
+from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, write_timelines
 from rebal.inspectors.fleet.intake import only_new, take_in
 from rebal.inspectors.fleet.lake import writer
 from rebal.inspectors.fleet.lake.table import of_groups, read_rows
@@ -144,7 +144,7 @@ def test_a_request_with_an_implausible_time_is_kept_for_later_scans(tmp_path: Pa
         # By the scan that read it, then by the next one.
         (record,) = unpack(packed.to_batches(), options.span)
         assert (record.at, record.told_at) == (None, micros(ahead))
-        made = reported(tell(packed.to_batches(), target, options)).made
+        made = reported(write_timelines(packed.to_batches(), target, options)).made
         (packed,) = read_rows(target.place, made["waiting"][0].path, RUNS)
     (record,) = unpack(packed.to_batches(), (0, 2**62))
     assert (record.at, record.told_at) == (micros(ahead), None)

@@ -28,7 +28,7 @@ from rebal.cli.metrics import LakeMetrics
 from rebal.cli.params import Lake
 from rebal.groups.model import Cluster
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.run import new_scan
 from rebal.inspectors.fleet.lake.scans import SCHEMA as SCANS
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.lake.writer import columns_of
@@ -188,10 +188,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for cluster, groups in (("west", 8), ("east", 4), ("west", 20)):
         write_tables(folder, fleet(groups), cluster=cluster)
     place = find_place(str(folder))
-    run = new_run(place, "west", full=True)
+    run = new_scan(place, "west", full=True)
     for name in ("groups", "rebalances"):
         table = LakeTable(place, name, columns_of(name))
-        assert table.become("west", [], run.number) is not None
+        assert table.commit_files("west", [], run.number) is not None
         assert table.files("west") == (), "a reader of the latest version sees nothing"
     return folder
 

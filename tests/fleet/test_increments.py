@@ -25,14 +25,14 @@ from rebal.inspectors.fleet.increments import (
     choose,
     decoded,
     encoded,
+    final_until,
     summed,
-    told_until,
 )
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
-from rebal.inspectors.fleet.lake.run import Compacted, Freed, compact, new_run
+from rebal.inspectors.fleet.lake.run import Compacted, Freed, compact, new_scan
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.lake.writer import columns_of
@@ -338,7 +338,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def scan_at(out: Path, day: float, retain: float | None = None) -> Manifest:
-    run = new_run(find_place(str(out)), UNNAMED, full=False, retain=retain)
+    run = new_scan(find_place(str(out)), UNNAMED, full=False, retain=retain)
     return finish(run, run.number, WHEN + timedelta(days=day))
 
 
@@ -419,7 +419,7 @@ def test_scans_dropped_during_a_concurrent_scan_do_not_reappear(
 ) -> None:
     """A scan that commits its row at the same moment is either kept or fails."""
     place = find_place(str(lake))
-    become = LakeTable.become
+    become = LakeTable.commit_files
 
     def beside(table: LakeTable, *given: Any, **more: Any) -> int | None:
         if more:
@@ -428,7 +428,7 @@ def test_scans_dropped_during_a_concurrent_scan_do_not_reappear(
             assert Scans(place).drop(found, [1, 2], "00000000-00000001-x")
         return become(table, *given, **more)
 
-    monkeypatch.setattr(LakeTable, "become", beside)
+    monkeypatch.setattr(LakeTable, "commit_files", beside)
     with pytest.raises(LakeError, match="came first"):
         scan_at(lake, 11)
     assert open_tables(str(lake)).scans == tuple(range(3, 14))
@@ -482,7 +482,7 @@ def test_a_compaction_killed_halfway_leaves_kept_scans_readable_and_the_next_one
 def test_a_compaction_does_not_disturb_a_running_scan(
     lake: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    run, find = new_run(find_place(str(lake)), UNNAMED, full=False), lake_run.find_files
+    run, find = new_scan(find_place(str(lake)), UNNAMED, full=False), lake_run.find_files
 
     def end_first(*given: Any, **more: Any) -> Any:
         finish(run, 9)

@@ -19,7 +19,7 @@ import pytest
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
-from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
+from rebal.inspectors.fleet.lake.run import LakeScan, find_cluster, new_scan
 from rebal.inspectors.fleet.lake.store import open_store
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.lake.writer import STORED, PartWriter
@@ -36,7 +36,7 @@ class KilledError(Exception):
     """What stands for a process that ends here."""
 
 
-def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
+def finish(run: LakeScan, offset: int, at: datetime = WHEN) -> Manifest:
     """One row of the same number in four tables, as a task writes and reports them."""
     writer = PartWriter(run.target)
     writer.add("open_groups", [{"group_id": f"g{offset}"}])
@@ -51,7 +51,7 @@ def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
 
 
 def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = False) -> Manifest:
-    run = new_run(find_place(str(out)), cluster, full=full)
+    run = new_scan(find_place(str(out)), cluster, full=full)
     return finish(run, offset)
 
 
@@ -112,7 +112,7 @@ def test_a_scan_killed_between_two_table_commits_is_visible_in_no_table(
     commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_scan(tmp_path, 5)
-    become = LakeTable.become
+    become = LakeTable.commit_files
     left = commits
 
     def until_killed(table: LakeTable, *given: Any, **more: Any) -> int | None:
@@ -122,7 +122,7 @@ def test_a_scan_killed_between_two_table_commits_is_visible_in_no_table(
         left -= 1
         return become(table, *given, **more)
 
-    monkeypatch.setattr(LakeTable, "become", until_killed)
+    monkeypatch.setattr(LakeTable, "commit_files", until_killed)
     with pytest.raises(KilledError):
         one_scan(tmp_path, 6)
     monkeypatch.undo()
@@ -142,7 +142,7 @@ def test_of_two_concurrent_scans_of_a_cluster_one_is_complete_and_the_other_fail
 ) -> None:
     one_scan(tmp_path, 5)
     place = find_place(str(tmp_path))
-    become = LakeTable.become
+    become = LakeTable.commit_files
     done = 0
 
     def interrupted(table: LakeTable, *given: Any, **more: Any) -> int | None:
@@ -154,8 +154,8 @@ def test_of_two_concurrent_scans_of_a_cluster_one_is_complete_and_the_other_fail
         done += 1
         return become(table, *given, **more)
 
-    run = new_run(place, UNNAMED, full=False)
-    monkeypatch.setattr(LakeTable, "become", interrupted)
+    run = new_scan(place, UNNAMED, full=False)
+    monkeypatch.setattr(LakeTable, "commit_files", interrupted)
     with pytest.raises(LakeError, match="another scan of the cluster unnamed was writing"):
         finish(run, 6)
     assert seen(tmp_path) == of(7, records=2)
@@ -165,7 +165,7 @@ def test_of_two_concurrent_scans_of_a_cluster_one_is_complete_and_the_other_fail
 
 def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
-    west, east = (new_run(place, cluster, full=False) for cluster in ("west", "east"))
+    west, east = (new_scan(place, cluster, full=False) for cluster in ("west", "east"))
     finish(east, 2)
     finish(west, 1)
     one_scan(tmp_path, 3, cluster="west")
@@ -201,7 +201,7 @@ def check_clusters_at_once(place: LakePlace, *, clusters: int, commits: int) -> 
         before: tuple[DataFile, ...] = ()
         for commit in range(1, commits + 1):
             after = (DataFile(f"{name}-{commit}.parquet", 1, 10),)
-            made = table.become(name, after, commit, instead_of=before)
+            made = table.commit_files(name, after, commit, instead_of=before)
             assert made is not None
             before = table.files(name, made)
             assert before == after
@@ -226,7 +226,7 @@ def test_a_failed_commit_names_the_reason(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(DeltaTable, "create_write_transaction", refused)
     monkeypatch.setattr(lake_table.time, "sleep", lambda _: None)
     with pytest.raises(LakeError, match="the store says: the table takes no more files"):
-        table.become("east", [DataFile("a.parquet", 1, 10)], 1)
+        table.commit_files("east", [DataFile("a.parquet", 1, 10)], 1)
 
 
 def test_a_delta_table_of_another_program_is_not_changed(tmp_path: Path) -> None:

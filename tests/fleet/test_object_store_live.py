@@ -48,7 +48,7 @@ from tests.fleet.conftest import (
 )
 from tests.fleet.stores import STORES, Store
 from tests.fleet.synthetic import last_scan
-from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
+from tests.fleet.test_lake import check_clusters_at_once, finish, new_scan, of, seen_in
 from tests.fleet.test_session import alive, cluster_of, stat_of
 from tests.fleet.test_sources_live import rows_at
 
@@ -94,7 +94,7 @@ def place(store: Store, request: pytest.FixtureRequest) -> LakePlace:
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
 def test_a_compaction_in_an_object_store_keeps_the_files_of_kept_scans(place: LakePlace) -> None:
     for offset in range(1, 11):
-        run = new_run(place, "east", full=False, retain=86_400.0)
+        run = new_scan(place, "east", full=False, retain=86_400.0)
         finish(run, offset)
     planned = compact(place, ["east"], retain=1.0, dry=True)
     done = compact(place, ["east"], retain=1.0)
@@ -139,9 +139,9 @@ def test_captures_and_request_logs_are_read_from_object_stores_as_from_files(
 _KILLED = """
 import json, os, signal, sys
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.run import new_scan
 
-run = new_run(find_place(sys.argv[1], json.loads(sys.argv[2])), "east", full=False)
+run = new_scan(find_place(sys.argv[1], json.loads(sys.argv[2])), "east", full=False)
 files, token = run.place.files(), run.target.token
 print(token, flush=True)
 names = (f"groups/{token}/a.parquet", f"records/{token}/a.parquet", f"_probe/{token}")
@@ -161,7 +161,7 @@ def test_later_scans_remove_the_leftover_files_of_a_killed_scan(
     killed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=100)
     assert killed.returncode == -signal.SIGKILL
     for offset in (5, 6):
-        run = new_run(place, "east", full=False)
+        run = new_scan(place, "east", full=False)
         finish(run, offset)
     assert seen_in(place, "east") == of(6, records=2)
     left = place.files().get_file_info(FileSelector("", recursive=True))
@@ -171,7 +171,7 @@ def test_later_scans_remove_the_leftover_files_of_a_killed_scan(
 
 def commit(place: LakePlace, writer: int, number: int) -> int | None:
     table = LakeTable(place, "groups", _COLUMNS)
-    return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], number)
+    return table.commit_files("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], number)
 
 
 def test_of_concurrent_commits_to_one_table_version_exactly_one_succeeds(place: LakePlace) -> None:
@@ -202,7 +202,7 @@ def test_an_object_store_access_error_is_reported_in_one_sentence(
                 patched.setenv(name, value)
             place = find_place(f"{base}/x", options)
             with pytest.raises(LakeError) as error:
-                new_run(place, "east", full=False)
+                new_scan(place, "east", full=False)
         assert re.fullmatch(f"{re.escape(base)}/x: the store says: {says}", str(error.value))
 
 
@@ -210,7 +210,7 @@ def test_an_object_store_access_error_is_reported_in_one_sentence(
 def test_the_hdfs_address_is_read_from_hadoop_conf_dir(
     store: Store, place: LakePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = new_run(place, "east", full=False)
+    run = new_scan(place, "east", full=False)
     finish(run, 5)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(store.configured))
     assert seen_in(find_place(place.text), "east") == of(5)

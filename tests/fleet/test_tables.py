@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.commits import (
     write_commits,
 )
 from rebal.inspectors.fleet.lake.place import find_place
-from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.run import new_scan
 from rebal.inspectors.fleet.lake.writer import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS, TABLES
 from rebal.inspectors.fleet.sources.source import SOURCE
@@ -50,7 +50,7 @@ from tests.fleet.timeline_input import text
 
 
 def half_written(folder: Path) -> Path:
-    new_run(find_place(str(folder)), "east", full=False)
+    new_scan(find_place(str(folder)), "east", full=False)
     return folder
 
 

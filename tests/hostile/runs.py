@@ -269,7 +269,7 @@ class Range:
             # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
             (job, "require", lambda *_, **__: None),
             (job, "spark_session", lambda *_, **__: contextlib.nullcontext()),
-            (lake_run, "new_run", _no_run),
+            (lake_run, "new_scan", _no_run),
         ):
             self._stand_ins.enter_context(mock.patch.object(module, name, stand_in))
         # `mock.patch.dict` would forget every module that is imported meanwhile.

@@ -71,7 +71,7 @@ Known = Mapping[int, Mapping[str, Sequence[DataFile]]]
 """The files of scans, by number and table."""
 
 
-class Run:
+class LakeScan:
     """A scan in progress. `previous` is the finished scan that it continues from.
 
     `found` are the cluster's scans that were finished when it began. With `full`, `previous` is
@@ -120,7 +120,7 @@ class Run:
         made = self._files(report)
 
         def commit(name: str) -> TableEntry:
-            version = self._table(name).become(self.cluster, made[name], self.number)
+            version = self._table(name).commit_files(self.cluster, made[name], self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
             return TableEntry(rows=sum(one.rows for one in made[name]), version=version)
@@ -182,7 +182,9 @@ def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[st
     return dict(sorted((Counter(before) + Counter(now)).items()))
 
 
-def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None = None) -> Run:
+def new_scan(
+    place: LakePlace, cluster: str, *, full: bool, retain: float | None = None
+) -> LakeScan:
     """Return a new scan of the cluster, which continues from its last one unless `full`.
 
     `retain` is for how many seconds scans are kept (None: as the last scan did; at first only the
@@ -200,26 +202,27 @@ def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None 
         number = 1 + max(
             scans.create(cluster), *pool.map(partial(LakeTable.create, cluster=cluster), tables)
         )
-    return Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
+    return LakeScan(place, cluster, number, scans.of(cluster), full=full, retain=retain)
 
 
-def find_cluster(place: LakePlace, named: str | None, told: str | None, *, whose: str) -> str:
+def find_cluster(place: LakePlace, named: str | None, reported: str | None, *, whose: str) -> str:
     """Return the name or id of the cluster that the records belong to.
 
-    `told` is the id in the brokers' or the files' answer, `named` is the value of --cluster.
+    `reported` is the id in the brokers' or the files' answer, `named` is the value of --cluster.
     Records without an id belong to the cluster `unnamed`, unless the lake has another cluster.
     `whose` is the records' source in error messages, with its verb ("the files are").
 
     Raises:
-        LakeError: `told` and `named` differ, or the lake has other clusters and neither is given.
+        LakeError: `reported` and `named` differ, or the lake has other clusters and neither is
+            given.
     """
-    if named is not None and told is not None and named != told:
+    if named is not None and reported is not None and named != reported:
         raise LakeError(
-            f"--cluster {named}: {whose} of the cluster {told}: leave the option out, or check "
+            f"--cluster {named}: {whose} of the cluster {reported}: leave the option out, or check "
             "which cluster was meant."
         )
-    if named or told:
-        return str(named or told)
+    if named or reported:
+        return str(named or reported)
     found = Scans(place).clusters() if is_lake(place) else ()
     others = tuple(one for one in found if one != UNNAMED)
     if others:

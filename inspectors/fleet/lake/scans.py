@@ -192,7 +192,7 @@ class Scans(LakeTable):
             [*(one for one in found.files if one not in again), written],
             rows,
         )
-        done = self.become(found.cluster, after.files, number, instead_of=found.files)
+        done = self.commit_files(found.cluster, after.files, number, instead_of=found.files)
         return after if done is not None else self.of(found.cluster, after)
 
     def _without(self, files: Iterable[DataFile], gone: Collection[int]) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
 """Delta tables of a lake: which files a cluster has in a table, and the rows of a file.
 
-`become` commits the difference between the wanted files and those in the table, whatever a failed
-or overtaken scan left behind. So a reader of a finished scan, which has the version of each table,
-sees only that scan's files.
+`commit_files` commits the difference between the wanted files and those in the table, whatever a
+failed or overtaken scan left behind. So a reader of a finished scan, which has the version of each
+table, sees only that scan's files.
 
 The rows of a file are sorted by group. Arrow's row group statistics show which row groups may hold
 a wanted row; the others are not read.
@@ -120,7 +120,7 @@ class LakeTable:
         with self._place.errors():
             return _files(self._open(version), cluster)
 
-    def become(
+    def commit_files(
         self,
         cluster: str,
         files: Iterable[DataFile],
@@ -138,9 +138,9 @@ class LakeTable:
             LakeError: the store does not let it happen.
         """
         wanted = tuple(sorted(files))
-        return self._commit(lambda: self._become(cluster, wanted, number, instead_of))
+        return self._commit(lambda: self._commit_files(cluster, wanted, number, instead_of))
 
-    def _become(
+    def _commit_files(
         self,
         cluster: str,
         wanted: tuple[DataFile, ...],

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile
-from rebal.inspectors.fleet.runs import joined
+from rebal.inspectors.fleet.runs import merge_short_runs
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, MADE, OPEN, SCAN, TABLES
 
 REPORT: Final = pa.schema([("report", pa.binary())])
@@ -53,7 +53,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     topics: dict[str, str] = field(default_factory=dict)
     news: list[bytes] = field(default_factory=list)
 
-    def reach(self, partition: int, first: int, last: int) -> None:
+    def add_offsets(self, partition: int, first: int, last: int) -> None:
         """Note that offsets from `first` to `last` of this partition were read.
 
         They extend the last stretch if they are higher than it; else they begin a new one.
@@ -63,7 +63,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
             first, _ = stretches.pop()
         stretches.append((first, last))
 
-    def stretch(self, span: tuple[int, int] | None) -> None:
+    def widen_span(self, span: tuple[int, int] | None) -> None:
         """Widen the report's span so that it includes the times of `span` (None: no change)."""
         if span is not None:
             first, last = self.span or span
@@ -98,7 +98,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
             self.twice |= one.twice
             self.gone |= one.gone
             self.topics |= one.topics
-            self.stretch(one.span)
+            self.widen_span(one.span)
 
     def files(self, kind: str) -> list[DataFile]:
         """Return the files of a kind that tasks wrote, sorted."""
@@ -153,7 +153,7 @@ class PartWriter:
         self._task = uuid.uuid4().hex
         self._held: dict[str, list[pa.Table]] = {}
         self._sizes: Counter[str] = Counter()
-        self.said = TaskReport()
+        self.task_report = TaskReport()
 
     def add(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows of this kind, given as dicts by column name; a missing column is null."""
@@ -179,7 +179,7 @@ class PartWriter:
         """Write the rest of the rows to files; yield the task's report as a row of `REPORT`."""
         for kind in list(self._held):
             self._write_file(kind)
-        yield pa.record_batch([[msgspec.msgpack.encode(self.said)]], schema=REPORT)
+        yield pa.record_batch([[msgspec.msgpack.encode(self.task_report)]], schema=REPORT)
 
     def _write_file(self, kind: str) -> None:
         rows = pa.concat_tables(self._held.pop(kind))
@@ -188,8 +188,8 @@ class PartWriter:
             keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
             rows = rows.sort_by(keys)
             if kind in ("records", "requests"):
-                rows = self._numbered(joined(rows).sort_by(keys))
-        made = self.said.made.setdefault(kind, [])
+                rows = self._numbered(merge_short_runs(rows).sort_by(keys))
+        made = self.task_report.made.setdefault(kind, [])
         folder = f"{FOLDERS[kind]}/{self._target.token}"
         self._files.create_dir(folder, recursive=True)
         path = f"{folder}/{kind}-{self._task}-{len(made)}.parquet"

@@ -169,7 +169,7 @@ def describe(spark: SparkSession) -> str:
 
 def watch(spark: SparkSession, tasks: Tasks) -> contextlib.AbstractContextManager[None]:
     """Call `tasks` with the progress of the running stages while the block runs."""
-    return _told_by_server(spark, tasks) if is_connect(spark) else _asked(spark, tasks)
+    return _server_progress(spark, tasks) if is_connect(spark) else _poll_progress(spark, tasks)
 
 
 def _add_up(stages: Sequence[tuple[int, int]], tasks: Tasks) -> None:
@@ -178,7 +178,7 @@ def _add_up(stages: Sequence[tuple[int, int]], tasks: Tasks) -> None:
 
 
 @contextmanager
-def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
+def _poll_progress(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     over = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
@@ -198,7 +198,7 @@ def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
 
 
 @contextmanager
-def _told_by_server(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
+def _server_progress(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     def look(stages: Any, **_: Any) -> None:
         running = (stage for stage in stages or () if not stage.done)
         _add_up([(stage.num_completed_tasks, stage.num_tasks) for stage in running], tasks)
