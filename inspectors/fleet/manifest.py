@@ -86,7 +86,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     inputs: dict[str, TableEntry] = msgspec.field(default_factory=dict)
 
 
-NOTHING: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
+EMPTY_MANIFEST: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
 """What the first scan of a cluster goes on from."""
 
 

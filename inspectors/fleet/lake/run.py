@@ -55,7 +55,7 @@ from rebal.inspectors.fleet.lake.table import (
     token_of,
 )
 from rebal.inspectors.fleet.lake.writer import FOLDERS, STORED, Target, TaskReport, columns_of
-from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest, TableEntry
+from rebal.inspectors.fleet.manifest import EMPTY_MANIFEST, UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class LakeScan:
         self.target = Target(place, token_of(cluster, number), number)
         self._found = found
         self._last = found.last()
-        self.previous = NOTHING if full else self._last
+        self.previous = EMPTY_MANIFEST if full else self._last
         self.retain = self._last.retain if retain is None else retain
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost, read_rows
-from rebal.inspectors.fleet.manifest import NOTHING, Manifest, TableEntry, load_manifest
+from rebal.inspectors.fleet.manifest import EMPTY_MANIFEST, Manifest, TableEntry, load_manifest
 from rebal.inspectors.fleet.schemas import TIME
 
 SCANS: Final = "scans"
@@ -80,12 +80,12 @@ class Finished:
         self.rows = tuple(sorted(rows, key=itemgetter(0)))
 
     def last(self) -> Manifest:
-        """Return the manifest of the last scan, or `NOTHING` if there is none.
+        """Return the manifest of the last scan, or `EMPTY_MANIFEST` if there is none.
 
         Raises:
             DocumentError: the manifest cannot be read.
         """
-        return self.load(self.rows[-1].number) if self.rows else NOTHING
+        return self.load(self.rows[-1].number) if self.rows else EMPTY_MANIFEST
 
     def load(self, number: int) -> Manifest:
         """Return the manifest of the scan with this number.
