@@ -40,7 +40,7 @@ from rebal.inspectors.fleet.timeline.group import (
 )
 from rebal.inspectors.fleet.timeline.history import SCHEMA, TimelineState, decode, encode
 from rebal.inspectors.fleet.timeline.values import (
-    NOT_GIVEN,
+    UNKNOWN_ASSIGNMENT,
     MemberSubscription,
     partition_list,
     read_assignment,
@@ -395,7 +395,7 @@ def as_read(one: GroupMetadataMember, consumer: bool) -> tuple[Any, ...]:
         one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
     )  # fmt: skip
     if not consumer:
-        return identity, None, MemberSubscription(), NOT_GIVEN
+        return identity, None, MemberSubscription(), UNKNOWN_ASSIGNMENT
     given = read_assignment(one.assignment)
     try:
         read = decode_subscription(one.subscription)

@@ -45,7 +45,7 @@ _SPARE: Final = 256
 _OPEN_LISTS: Final = 512
 _CLIENT: Final = ("client_id", "instance_id", "host", "software_name", "software_version")
 # The columns that a join says itself.
-_SAID: Final = (
+_REQUEST_COLUMNS: Final = (
     *_CLIENT, "protocol_type", "reason", "session_timeout_ms", "rebalance_timeout_ms",
 )  # fmt: skip
 
@@ -107,11 +107,11 @@ class LoggedMember(Struct, array_like=True):
     left_reason: str | None = None
     gone: bool = False
 
-    def goes(self, at: int | None, reason: str | None) -> None:
+    def mark_left(self, at: int | None, reason: str | None) -> None:
         """Note that the member left the group at `at`, and why (None: not known)."""
         self.left_at, self.left_reason, self.gone = at, reason, True
 
-    def saw(self, request: Request, at: int) -> None:
+    def note_request(self, request: Request, at: int) -> None:
         """Note the client id, host, instance id and software that this request shows."""
         self.client_id = request.client_id or self.client_id
         self.host = request.host or self.host
@@ -122,8 +122,8 @@ class LoggedMember(Struct, array_like=True):
         self.last_at = max(at, self.last_at)
 
 
-UNHEARD: Final = LoggedMember()
-"""A member of which no line tells."""
+UNKNOWN_MEMBER: Final = LoggedMember()
+"""A member without log lines."""
 
 
 class LoggedGeneration(Struct, array_like=True):
@@ -213,8 +213,8 @@ class RequestFacts(Struct, array_like=True):
 
     def list_before(self, member_id: str) -> tuple[str, ...]:
         """Return a static member's assignor list before its restart; () if unchanged or unknown."""
-        now = self.members.get(member_id, UNHEARD)
-        before = self.members.get(now.replaced or "", UNHEARD).assignors
+        now = self.members.get(member_id, UNKNOWN_MEMBER)
+        before = self.members.get(now.replaced or "", UNKNOWN_MEMBER).assignors
         return () if before is None or before == now.assignors else before
 
     def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
@@ -360,7 +360,7 @@ class Lists(Struct, array_like=True):
         replaced: str | None,
     ) -> None:
         """Note a join that was answered with a member id."""
-        row = ListRow({**_said(request), "replaced_member_id": replaced})
+        row = ListRow({**_request_columns(request), "replaced_member_id": replaced})
         self.seen.setdefault(ListKey(request.member_id, names), row).again(
             at, None if request.error else request.generation
         )
@@ -368,7 +368,7 @@ class Lists(Struct, array_like=True):
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected with INCONSISTENT_GROUP_PROTOCOL (error 23)."""
         self.seen.setdefault(
-            ListKey(None, names, attrgetter(*_CLIENT)(request)), ListRow(_said(request))
+            ListKey(None, names, attrgetter(*_CLIENT)(request)), ListRow(_request_columns(request))
         ).again(at, None)
 
     def record(
@@ -433,9 +433,9 @@ class Lists(Struct, array_like=True):
             )
 
 
-def _said(request: Request) -> dict[str, Any]:
+def _request_columns(request: Request) -> dict[str, Any]:
     return {
-        **{name: getattr(request, name) for name in _SAID},
+        **{name: getattr(request, name) for name in _REQUEST_COLUMNS},
         "source": request.log,
         "evidence": LOG,
     }

@@ -120,11 +120,11 @@ def make_tables(
     rows = Rows(options.topic_names, options.breaks)
     for group_id, of_group in groupby(records, key=attrgetter("group_id")):
         rows.group_id = group_id
-        yield from _tell(group_id, of_group, options, rows)
+        yield from _apply_rows(group_id, of_group, options, rows)
     yield from rows.take(rest=True)
 
 
-def _tell(
+def _apply_rows(
     group_id: str, records: Iterable[TimelineRow], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Apply the rows of one group; yield the rows that wait and those that are complete."""
@@ -132,17 +132,17 @@ def _tell(
     state = TimelineState(group_id=group_id, recorded=group_id in options.recorded)
     saved: dict[str, Any] | None = None
     is_settled = True
-    heard: set[_Line] = set()
+    recent_lines: set[_Line] = set()
     for number, record in enumerate(records):
         if record.state is not None:
             state = decode(record.state, group_id)
             continue
-        if _is_heard(record, heard):
+        if _is_duplicate(record, recent_lines):
             continue
         is_request, told_at = record.key is None, record.told_at
         early = DISORDER if is_request else 0
         if record.at is None or (until is not None and record.at - early > until):
-            saved = saved or _open(state, until, rows)
+            saved = saved or _begin_open_rows(state, until, rows)
             own = record.at if told_at is None else told_at
             rows.add("waiting", **record._replace(at=own, told_at=None)._asdict())
         if is_request:
@@ -153,7 +153,7 @@ def _tell(
             apply_record(state, rows, record)
         if number % _OFTEN == 0:
             yield from rows.take()
-    saved = saved or _open(state, until, rows)
+    saved = saved or _begin_open_rows(state, until, rows)
     finish(state, rows)
     rows.kind = SETTLED
     if not is_settled or saved["state"] is None:
@@ -163,21 +163,22 @@ def _tell(
     yield from rows.take()
 
 
-def _is_heard(row: TimelineRow, heard: set[_Line]) -> bool:
+def _is_duplicate(row: TimelineRow, recent_lines: set[_Line]) -> bool:
     """Return whether a request log row is a duplicate; copies of logs may hold the same line.
 
-    `heard` holds the lines of the present time only, since equal times come one after another.
+    `recent_lines` holds only the lines with the time of the last row, since rows with equal times
+    come one after another.
     """
     if row.key is not None:
         return False
-    if any(at != row.at for at, _, _ in islice(heard, 1)):
-        heard.clear()
-    count = len(heard)
-    heard.add((row.at, row.told_at, row.value))
-    return len(heard) == count
+    if any(at != row.at for at, _, _ in islice(recent_lines, 1)):
+        recent_lines.clear()
+    count = len(recent_lines)
+    recent_lines.add((row.at, row.told_at, row.value))
+    return len(recent_lines) == count
 
 
-def _open(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]:
+def _begin_open_rows(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]:
     """Make the group's further rows open ones; return its state as it is now."""
     rows.kind = OPEN
     state.told_until = max(state.told_until, until or 0)
@@ -195,7 +196,7 @@ def _open(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]
 
 def apply_record(state: TimelineState, rows: Rows, record: TimelineRow) -> None:
     """Apply one record of `__consumer_offsets` whose key names this group."""
-    _came(state, record.at, TOPIC)
+    _note_source(state, record.at, TOPIC)
     state.told_until = max(record.at, state.told_until)
     state.latest = max(record.own_at, state.latest or record.own_at)
     state.partition = record.partition if state.partition is None else state.partition
@@ -223,7 +224,7 @@ def apply_request(state: TimelineState, rows: Rows, at: int | None, request: Req
     if requests.says_nothing_new(state, request):
         return
     order = at - DISORDER
-    _came(state, at, LOG)
+    _note_source(state, at, LOG)
     state.told_until = max(order, state.told_until)
     requests.note(state, rows, at, request)
     history.apply_logged(state, rows, order)
@@ -243,11 +244,11 @@ def finish(state: TimelineState, rows: Rows) -> None:
     history.apply_logged(state, rows, None)
     if state.dying is not None:
         state.type = state.dying.type
-        _die(state, rows, state.dying)
+        _end_deleted(state, rows, state.dying)
     if state.consumer is not None:
         _advance(state, rows, state.consumer.finish(state.last_at, rows))
     state.lists.write(list(state.lists.seen), rows)
-    _hear(state, rows)
+    _write_heartbeat_members(state, rows)
     count = history.finish(state, rows)
     now = state.generation
     rows.add(
@@ -270,7 +271,7 @@ def finish(state: TimelineState, rows: Rows) -> None:
     )
 
 
-def _hear(state: TimelineState, rows: Rows) -> None:
+def _write_heartbeat_members(state: TimelineState, rows: Rows) -> None:
     """Write the KIP-848 members that only the log shows, and set the group's type by them."""
     beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
     if not beats or state.has_member_records:
@@ -318,7 +319,7 @@ def _write_members(
         )
 
 
-def _came(state: TimelineState, at: int, source: str) -> None:
+def _note_source(state: TimelineState, at: int, source: str) -> None:
     state.first_at = min(at, state.first_at or at)
     state.last_at = max(at, state.last_at)
     state.sources.add(source)
@@ -340,9 +341,9 @@ def _apply(
     if state.dying is not None and value is not None:
         if state.type is kind or (
             state.type is not GroupType.UNKNOWN
-            and not _goes_on(state, state.dying, record, key, value)
+            and not _is_conversion(state, state.dying, record, key, value)
         ):
-            _die(state, rows, state.dying)
+            _end_deleted(state, rows, state.dying)
         state.dying = None
     if kind in (GroupType.SHARE, GroupType.STREAMS):
         state.type = kind
@@ -361,7 +362,7 @@ def _apply(
         _became(state, rows, GroupType.CONSUMER, record.at)
     if state.consumer is not None:
         over = state.consumer.put(key, value, record.at, record.timed, rows)
-        _told_lists(state, state.consumer, key, value, record.at)
+        _note_list(state, state.consumer, key, value, record.at)
         _advance(state, rows, over)
 
 
@@ -394,7 +395,7 @@ def _end_consumer(state: TimelineState, rows: Rows, at: int) -> None:
         _advance(state, rows, consumer.finish(at, rows, ended=at))
 
 
-def _goes_on(
+def _is_conversion(
     state: TimelineState, dying: Tombstone, record: TimelineRow, key: kinds.Key, value: Any
 ) -> bool:
     """Return whether a record of the other type after a tombstone converts the group.
@@ -414,7 +415,7 @@ def _goes_on(
     )
 
 
-def _die(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
+def _end_deleted(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
     """End the group at its tombstone, since no record of another type followed."""
     _end_consumer(state, rows, tombstone.at)
     history.end(state, rows, tombstone.at, "group deleted", tombstone.at)
@@ -444,7 +445,7 @@ def _classic(
     history.advance(state, rows, new, members)
 
 
-def _told_lists(
+def _note_list(
     state: TimelineState, consumer: ConsumerGroupRecords, key: kinds.Key, value: Any, at: int
 ) -> None:
     """Note the assignor list in the record of a classic member of a KIP-848 group."""

@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.timeline.facts import (
     LOG,
     MILLI,
     TOPIC,
-    UNHEARD,
+    UNKNOWN_MEMBER,
     Lists,
     LoggedGeneration,
     LoggedMember,
@@ -44,8 +44,8 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     moved,
 )
 from rebal.inspectors.fleet.timeline.values import (
-    NOT_GIVEN,
-    UNTOLD,
+    UNKNOWN_ASSIGNMENT,
+    UNKNOWN_SUBSCRIPTION,
     GenerationMember,
     Named,
     read_assignment,
@@ -57,7 +57,7 @@ SCHEMA: Final = 7
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
-class Logged(NamedTuple):
+class LoggedChange(NamedTuple):
     """A sign in a request log that a generation was completed: its leader sent the assignments.
 
     If `before` is set, it is a static member's restart in that generation instead: the member id
@@ -160,7 +160,7 @@ class TimelineState(Struct, kw_only=True, array_like=True):
     consumer: ConsumerGroupRecords | None = None
     has_member_records: bool = False
     recorded: bool = False
-    logged: list[Logged] = []
+    logged: list[LoggedChange] = []
     facts: RequestFacts = field(default_factory=RequestFacts)
     lists: Lists = field(default_factory=Lists)
     incidents: Incidents = field(default_factory=Incidents)
@@ -219,7 +219,7 @@ def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -
     rebalance = Transition(
         old, new, state.members, members, state.facts, slipped=() if is_again else state.slipped
     )
-    state.slipped = [*state.slipped, *rebalance.went] if is_again else []
+    state.slipped = [*state.slipped, *rebalance.left] if is_again else []
     if not is_again:
         _rebalanced(state, rows, rebalance)
     _settle(state, rows, rebalance)
@@ -246,7 +246,7 @@ def apply_logged(state: TimelineState, rows: Rows, before: int | None) -> None:
             _replace(state, rows, event)
 
 
-def _replace(state: TimelineState, rows: Rows, event: Logged) -> None:
+def _replace(state: TimelineState, rows: Rows, event: LoggedChange) -> None:
     """Apply a static member's restart that only the log shows: the same member by another id."""
     now, span = state.generation, state.members.get(event.before or "")
     if now is None or now.number != event.generation or span is None:
@@ -342,8 +342,8 @@ def write(
     assert last is not None
     # the clock of the log's broker may be behind the records'
     left_at = None if left_at is None else max(left_at, span.first_at)
-    logged = state.facts.members.get(span.member_id, UNHEARD)
-    member = span.member if logged.replaced is None else _as_heard(span.member, logged)
+    logged = state.facts.members.get(span.member_id, UNKNOWN_MEMBER)
+    member = span.member if logged.replaced is None else _with_logged_client(span.member, logged)
     sent, given = member.subscription, member.assignment
     rows.add(
         "members",
@@ -383,7 +383,7 @@ def write(
     )
 
 
-def _as_heard(member: GenerationMember, logged: LoggedMember) -> GenerationMember:
+def _with_logged_client(member: GenerationMember, logged: LoggedMember) -> GenerationMember:
     """Return a restarted static member with the client id and host of the log.
 
     Records keep those from before the restart.
@@ -413,11 +413,11 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
     assigned = None if new.size is None or -1 in counts else sum(counts)
     began = moved_now = None
     withheld, state.withheld = state.withheld, {}
-    if old is not None and of.told:
+    if old is not None and of.members_known:
         began = cause(of, (assigned or 0) - state.assigned, withheld)
     elif old is None and new.number == 1 and new.size:
         began = "first member joined"
-    if of.told:
+    if of.members_known:
         moved_now, state.withheld = moved(of, withheld)
     started = new.started if new.timed else None
     latency = None if started is None else (new.ended - started) / MILLI
@@ -436,8 +436,8 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
         protocol=protocol,
         leader=new.leader,
         members=new.size,
-        joined=[one.member_id for one in of.came] if of.told else None,
-        left=[one.member_id for one in of.went] if of.told else None,
+        joined=[one.member_id for one in of.joined] if of.members_known else None,
+        left=[one.member_id for one in of.left] if of.members_known else None,
         refused=state.facts.take_rejected(new.ended) if state.facts.since is not None else None,
         partitions=assigned,
         moved=moved_now,
@@ -453,7 +453,7 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
 
 def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
     facts, new = state.facts, of.new
-    for span in of.gone:
+    for span in of.missing:
         if may_be_slow(span.member, of):
             keep_newest(facts.away, span.member.process, True)
         at, reason = departure(span, of)
@@ -530,8 +530,10 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
     consumer = logged.protocol_type in (None, "consumer")
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
         instance_id, sent = logged.members.get(member_id, (None, None))
-        known = facts.members.get(member_id, UNHEARD)
-        said, number = read_subscription(sent) if sent and consumer else (UNTOLD, None)
+        known = facts.members.get(member_id, UNKNOWN_MEMBER)
+        said, number = (
+            read_subscription(sent) if sent and consumer else (UNKNOWN_SUBSCRIPTION, None)
+        )
         member = GenerationMember(
             member_id,
             instance_id or known.instance_id,
@@ -541,7 +543,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
             known.session_timeout_ms,
             "classic",
             said,
-            read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN,
+            read_assignment(given.get(member_id, b"")) if consumer else UNKNOWN_ASSIGNMENT,
         )
         members[member] = number
     generation = Generation(

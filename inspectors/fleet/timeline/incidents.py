@@ -216,7 +216,7 @@ class Incidents(Struct, array_like=True):
                 members=tuple(streak.members), count=streak.count, detail=detail,
             )  # fmt: skip
 
-    def hide(
+    def note_hidden_list(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
     ) -> None:
         """Note a static member that restarted with another assignor list, without a rebalance."""

@@ -37,11 +37,11 @@ from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
-    UNHEARD,
+    UNKNOWN_MEMBER,
     RequestFacts,
 )
 from rebal.inspectors.fleet.timeline.values import (
-    NOTHING,
+    EMPTY_ASSIGNMENT,
     Assignment,
     GenerationMember,
     Named,
@@ -49,21 +49,19 @@ from rebal.inspectors.fleet.timeline.values import (
     partitions_in,
 )
 
-# How many kinds of members, and mixtures of them, are remembered.
+# How many traits of members, and mixtures of them, are remembered.
 _KINDS: Final = 16_384
 _KEPT_ONE: Final = {"": Partitions((0,))}
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
 _LOGGED: Final = (Evidence(source=Source.REQUEST_LOG),)
-Era = tuple[GroupType, str | None, str | None]
-"""What decides for all members of a generation: types of the group and of its protocol, and the
-elected assignor."""
-Logged = tuple[tuple[str, ...] | None, str | None, str | None]
-"""A member's list, its software, and the version of that; None: not known."""
-UNLOGGED: Final = (None, None, None)
-Kind = tuple[Logged, bool, bool, str | None]
-"""All of a member that decides which protocol it runs: what is logged of it, whether it named
-partitions it still owned when it joined, whether it was seen to name none though it had some, and
-the protocol that it speaks."""
+GroupTraits = tuple[GroupType, str | None, str | None]
+"""Traits of a generation: the group's type, its protocol type and the elected assignor."""
+LoggedClient = tuple[tuple[str, ...] | None, str | None, str | None]
+"""A member's assignor list, its software and the software's version; None: not known."""
+UNLOGGED_CLIENT: Final = (None, None, None)
+MemberTraits = tuple[LoggedClient, bool, bool, str | None]
+"""Traits of a member that decide its rebalance protocol: its logged client, whether it named owned
+partitions when it joined, whether it named none although it had some, and its protocol type."""
 _NONE: Final[frozenset[Partition]] = frozenset()
 # Names of an enumeration are looked up slowly.
 _RAN = _EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
@@ -84,11 +82,11 @@ Cause = Literal[
     "leader rejoined",
     "member rejoined",
 ]
-"""Why a group rebalanced, in `rebalances.cause`."""
+"""Causes of a rebalance, in `rebalances.cause`."""
 
 RESTARTED: Final = "replaced by a restart of the same instance"
 FENCED: Final = "fenced: another process joined with the same group.instance.id"
-"""Why a member went, in `members.left_reason`, beside what it said itself. The broker answered
+"""A reason in `members.left_reason` that the member did not give itself. The broker answered
 FENCED_INSTANCE_ID to a member after another one took its instance id (KIP-345): its process was
 alive. Only a request log shows it."""
 
@@ -98,7 +96,7 @@ _FOLLOWED: Final = (
     "need to re-join with the given member-id",
     "beginning to manage the group lifecycle",
 )
-_SAID: Final[tuple[tuple[str, Cause], ...]] = (
+_CAUSES_BY_REASON: Final[tuple[tuple[str, Cause], ...]] = (
     ("need to revoke partitions", "cooperative follow-up"),
     ("after revoking what we lost", "cooperative follow-up"),
     ("followup rebalance", "cooperative follow-up"),
@@ -160,11 +158,11 @@ class Transition:
     """A rebalance from the generation `old` (None: not known) to `new`, with its member changes.
 
     `stayed` are the members of both, each as it was and as it is. `changed` are those of them whose
-    subscription or assignment changed. `gone` are the members missing in `new`. `replaced` maps the
-    new id of a restarted static member to its old span. `came` are the other new members, `went`
-    the other missing members. Members that `slipped` left when the old generation was written
-    again: if a KIP-848 group becomes classic, its first record has the old number and lacks the
-    last member that left.
+    subscription or assignment changed. `missing` are the members missing in `new`. `replaced` maps
+    the new id of a restarted static member to its old span. `joined` are the other new members,
+    `left` the other missing members. Members that `slipped` left when the old generation was
+    written again: if a KIP-848 group becomes classic, its first record has the old number and lacks
+    the last member that left.
 
     `logged` and `before` are what the log shows of `new` and of `old` (None: nothing), unless they
     are the same generation.
@@ -188,20 +186,20 @@ class Transition:
         self.stayed = [(before[key], one) for key, one in by_id.items() if key in before]
         self.new_members = [one for key, one in by_id.items() if key not in before]
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
-        self.gone = [span for key, span in before.items() if key not in by_id]
-        instances = {one.member.instance_id: one for one in self.gone}
+        self.missing = [span for key, span in before.items() if key not in by_id]
+        instances = {one.member.instance_id: one for one in self.missing}
         self.replaced = {
             member.member_id: instances[member.instance_id]
             for member in self.new_members
             if member.instance_id is not None and member.instance_id in instances
         }
-        self.came = [one for one in self.new_members if one.member_id not in self.replaced]
+        self.joined = [one for one in self.new_members if one.member_id not in self.replaced]
         back = {member.member_id for member in self.new_members}
-        self.went = [one for one in slipped if one.member_id not in back]
-        self.went += [one for one in self.gone if one not in self.replaced.values()]
+        self.left = [one for one in slipped if one.member_id not in back]
+        self.left += [one for one in self.missing if one not in self.replaced.values()]
 
     @property
-    def told(self) -> bool:
+    def members_known(self) -> bool:
         """Return whether the members of both generations are known."""
         return self.new.size is not None and (
             self.new.number == 1 if self.old is None else self.old.size is not None
@@ -235,9 +233,9 @@ def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
     ]
     for member in of.new_members:
         before = of.replaced.get(member.member_id)
-        had = NOTHING if before is None else before.member.assignment
+        had = EMPTY_ASSIGNMENT if before is None else before.member.assignment
         pairs.append((member.member_id, had, member.assignment))
-    pairs += [(span.member_id, span.member.assignment, NOTHING) for span in of.went]
+    pairs += [(span.member_id, span.member.assignment, EMPTY_ASSIGNMENT) for span in of.left]
     if not pairs:
         return 0, withheld
     last, now = dict(withheld), {}
@@ -264,7 +262,7 @@ def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
         return at, None
     limit = (
         gone.member.rebalance_timeout_ms
-        or facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
+        or facts.members.get(gone.member_id, UNKNOWN_MEMBER).rebalance_timeout_ms
     )
     late = of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI
     return at, "did not rejoin in time" if late else "session expired"
@@ -294,17 +292,21 @@ def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
     had no owner until now, by last owner.
     """
     old, facts = of.old, of.facts
-    told = _logged(of) if of.logged is not None or facts.left else None
-    if told == "session expired":
-        return told
-    if of.replaced and not (of.went or of.came):
+    logged_cause = _logged(of) if of.logged is not None or facts.left else None
+    if logged_cause == "session expired":
+        return logged_cause
+    if of.replaced and not (of.left or of.joined):
         other = old is not None and old.assignor != of.new.assignor
         changed = other or any(map(facts.list_before, of.replaced))
         return "assignor list changed" if changed else "static member replaced"
-    if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
+    if of.joined and ((old is not None and old.size == 0) or _was_empty(of)):
         return "first member joined"
     plain = _plain(of, added, len(_NONE.union(*withheld.values())))
-    return plain or told if told in (None, "leader rejoined", "member rejoined") else told
+    return (
+        plain or logged_cause
+        if logged_cause in (None, "leader rejoined", "member rejoined")
+        else logged_cause
+    )
 
 
 def _was_empty(of: Transition) -> bool:
@@ -312,7 +314,7 @@ def _was_empty(of: Transition) -> bool:
 
     No log line shows an empty generation.
     """
-    began, lefts = of.began, [of.facts.left.get(one.member_id) for one in of.gone]
+    began, lefts = of.began, [of.facts.left.get(one.member_id) for one in of.missing]
     return (
         began is not None
         and bool(lefts)
@@ -324,7 +326,7 @@ def _was_empty(of: Transition) -> bool:
 def _logged(of: Transition) -> Cause | None:
     """Return the cause that the log shows: what happened first."""
     left, ended = of.facts.left, of.new.ended
-    lefts = [left[one.member_id] for one in of.went if one.member_id in left]
+    lefts = [left[one.member_id] for one in of.left if one.member_id in left]
     hints: list[tuple[int, Cause]] = [
         (one.at, "poll timeout expired" if is_slow(one.reason) else "member left") for one in lefts
     ]
@@ -337,11 +339,11 @@ def _logged(of: Transition) -> Cause | None:
         if member_id not in stayed:
             if member_id not in of.replaced:
                 hints.append((start, "member joined"))
-        elif (told := of_rejoin(reason, leads)) is not None:
-            hints.append((start, told))
-        elif leads and reason is None and not (of.went or of.new_members):
+        elif (rejoin_cause := of_rejoin(reason, leads)) is not None:
+            hints.append((start, rejoin_cause))
+        elif leads and reason is None and not (of.left or of.new_members):
             hints.append((at, "leader rejoined"))
-    if not lefts and any(departure(one, of)[1] == "session expired" for one in of.went):
+    if not lefts and any(departure(one, of)[1] == "session expired" for one in of.left):
         rejoined = [start for key, (start, _, _) in joins.items() if key in stayed]
         new_joins = [at for at, cause in hints if cause == "member joined"]
         if not new_joins or (rejoined and min(rejoined) < min(new_joins)):
@@ -351,10 +353,10 @@ def _logged(of: Transition) -> Cause | None:
 
 def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
     """Return the cause that the two generations show without a log; None: cannot tell."""
-    if of.went and of.came:
+    if of.left and of.joined:
         return "members joined and left"
-    if of.went or of.came:
-        return "member joined" if of.came else "member left"
+    if of.left or of.joined:
+        return "member joined" if of.joined else "member left"
     if any(
         span.member.subscription.topics is not None
         and span.member.subscription.topics != member.subscription.topics
@@ -378,7 +380,7 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
     if not reason or reason.startswith(_FOLLOWED):
         return None
     other: Cause = "leader rejoined" if leads else "member rejoined"
-    return next((cause for text, cause in _SAID if text in reason.lower()), other)
+    return next((cause for text, cause in _CAUSES_BY_REASON if text in reason.lower()), other)
 
 
 def cost_of(of: Transition) -> tuple[str | None, int | None]:
@@ -394,17 +396,17 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
         for member_id, one in of.facts.members.items()
     }
     late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
-    protocols: dict[Kind, RebalanceProtocol] = {}
+    protocols: dict[MemberTraits, RebalanceProtocol] = {}
     counts: list[int | None] = []
     for span, member in of.stayed:
         had, gave_up = span.member.assignment, False
         if member is not span.member:
             if _never_opened(of, span, member):
-                had = NOTHING
+                had = EMPTY_ASSIGNMENT
             else:
                 span.kept, gave_up = _showed(of, span, member)
         kind = (
-            logged.get(member.member_id, UNLOGGED) if logged else UNLOGGED,
+            logged.get(member.member_id, UNLOGGED_CLIENT) if logged else UNLOGGED_CLIENT,
             span.kept,
             gave_up,
             member.protocol_type,
@@ -423,10 +425,15 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
     kinds = set(protocols)
     for member in of.new_members:
         kinds.add(
-            (logged.get(member.member_id, UNLOGGED), member.owns, False, member.protocol_type)
+            (
+                logged.get(member.member_id, UNLOGGED_CLIENT),
+                member.owns,
+                False,
+                member.protocol_type,
+            )
         )
         counts.append(_revoked_late(of, member))
-    is_known = of.told and None not in counts
+    is_known = of.members_known and None not in counts
     return group_ran(now, frozenset(kinds)), sum(filter(None, counts)) if is_known else None
 
 
@@ -463,8 +470,8 @@ def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
     versions call them lost (KIP-429), which counts 0. None: no log shows whether it was that or a
     restart.
     """
-    facts, gone = of.facts, [one.member for one in of.gone]
-    logged = facts.members.get(member.member_id, UNHEARD)
+    facts, gone = of.facts, [one.member for one in of.missing]
+    logged = facts.members.get(member.member_id, UNKNOWN_MEMBER)
     if logged.software_name is not None:
         return 0
     if logged.before is not None:
@@ -490,26 +497,26 @@ def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) ->
 
 
 @lru_cache(maxsize=_KINDS)
-def ran(era: Era, kind: Kind) -> RebalanceProtocol:
+def ran(group: GroupTraits, kind: MemberTraits) -> RebalanceProtocol:
     """Return the rebalance protocol that a member of this kind ran, or CANNOT_TELL."""
-    member = _member(era, kind, "m")
-    return member_protocol(member, _snapshot(era, (member,))).value
+    member = _member(group, kind, "m")
+    return member_protocol(member, _snapshot(group, (member,))).value
 
 
 @lru_cache(maxsize=_KINDS)
-def group_ran(era: Era, kinds: frozenset[Kind]) -> str | None:
+def group_ran(group: GroupTraits, kinds: frozenset[MemberTraits]) -> str | None:
     """Return EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
-    members = tuple(_member(era, kind, str(n)) for n, kind in enumerate(sorted(kinds, key=repr)))
+    members = tuple(_member(group, kind, str(n)) for n, kind in enumerate(sorted(kinds, key=repr)))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own
     if not members or (
-        era[0] is GroupType.CONSUMER and any(ran(era, kind) not in _RAN for kind in kinds)
+        group[0] is GroupType.CONSUMER and any(ran(group, kind) not in _RAN for kind in kinds)
     ):
         return None
-    answer = group_protocol(_snapshot(era, members)).value
+    answer = group_protocol(_snapshot(group, members)).value
     return None if answer is RebalanceProtocol.CANNOT_TELL else str(answer)
 
 
-def _member(era: Era, kind: Kind, name: str) -> Member:
+def _member(group: GroupTraits, kind: MemberTraits, name: str) -> Member:
     (assignors, software, version), kept, gave_up, speaks = kind
     family = family_of(software, version)
     if assignors is not None and "stream" in assignors and family == "java":
@@ -527,12 +534,12 @@ def _member(era: Era, kind: Kind, name: str) -> Member:
         else AssignorList(knowledge=Knowledge.EXACT, list=assignors, evidence=_LOGGED),
         ran=ran,
         subscription=Subscription(version=1, owned_partitions=_KEPT_ONE) if kept else None,
-        protocol_type=speaks if era[0] is GroupType.CONSUMER else None,
+        protocol_type=speaks if group[0] is GroupType.CONSUMER else None,
     )
 
 
-def _snapshot(era: Era, members: tuple[Member, ...]) -> GroupSnapshot:
-    group_type, protocol_type, assignor = era
+def _snapshot(group: GroupTraits, members: tuple[Member, ...]) -> GroupSnapshot:
+    group_type, protocol_type, assignor = group
     return GroupSnapshot(
         group=Group(
             group_id="g",

@@ -13,13 +13,13 @@ from rebal.inspectors.fleet.timeline import history, incidents
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
-    UNHEARD,
+    UNKNOWN_MEMBER,
     LoggedLeave,
     RequestFacts,
     is_steady,
     keep_newest,
 )
-from rebal.inspectors.fleet.timeline.history import Logged, TimelineState
+from rebal.inspectors.fleet.timeline.history import LoggedChange, TimelineState
 from rebal.inspectors.fleet.timeline.rebalances import RESTARTED
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
@@ -53,7 +53,7 @@ def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> 
     if api == SYNC and error != FENCED:
         found = state.facts.synced(request, at)
         if found is not None and request.assignments and not state.recorded:
-            state.logged.append(Logged(at, found.number))
+            state.logged.append(LoggedChange(at, found.number))
         return
     if error:
         return
@@ -72,7 +72,7 @@ def says_nothing_new(state: TimelineState, request: Request) -> bool:
     Each task keeps only the first of these heartbeats in its part of a log, so their times must not
     be used.
     """
-    known = state.facts.members.get(request.member_id, UNHEARD).last_epoch
+    known = state.facts.members.get(request.member_id, UNKNOWN_MEMBER).last_epoch
     return request.api == CONSUMER_HEARTBEAT and is_steady(request) and known == request.generation
 
 
@@ -104,7 +104,7 @@ def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) ->
     left = facts.left.get(facts.left_on.pop(request.connection, ""))
     if left is not None and left.member_id != member_id and _was_slow(state, rows, left, request):
         logged.before = left.member_id
-    logged.saw(request, at)
+    logged.note_request(request, at)
     logged.session_timeout_ms = request.session_timeout_ms
     logged.rebalance_timeout_ms = request.rebalance_timeout_ms
     logged.replaced = replaced or logged.replaced
@@ -126,9 +126,11 @@ def _restarted(state: TimelineState, request: Request, at: int, replaced: str) -
     member_id, number = request.member_id, request.generation or 0
     before, now = state.facts.list_before(member_id), state.facts.members[member_id].assignors
     if before:
-        state.incidents.hide(member_id, request.instance_id or member_id, before, now or (), at)
+        state.incidents.note_hidden_list(
+            member_id, request.instance_id or member_id, before, now or (), at
+        )
     if not state.recorded:
-        state.logged.append(Logged(at, number, replaced, member_id, request.leader))
+        state.logged.append(LoggedChange(at, number, replaced, member_id, request.leader))
 
 
 def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -> str | None:
@@ -196,13 +198,13 @@ def _fenced(state: TimelineState, rows: Rows, request: Request, at: int) -> None
 def _heartbeat(state: TimelineState, at: int, request: Request) -> None:
     member_id = request.member_id
     logged = state.facts.member(member_id)
-    logged.saw(request, at)
+    logged.note_request(request, at)
     asked, answered = request.generation, request.member_epoch
     if asked == _AWAY:
         return  # it keeps its place until its session expires or its instance comes back
     if asked is not None and asked < 0:
         state.facts.leave(member_id, at, None, None)
-        logged.goes(at, "member left")
+        logged.mark_left(at, "member left")
         return
     in_place = asked == 0 and _comes_back(state, member_id, answered, at)
     if asked == 0:
@@ -236,7 +238,7 @@ def _comes_back(state: TimelineState, member_id: str, epoch: int | None, at: int
         return False
     # with another epoch, its session may have expired before
     keeps = epoch is not None and epoch == old.last_epoch
-    old.goes(at if keeps else None, RESTARTED if keeps else None)
+    old.mark_left(at if keeps else None, RESTARTED if keeps else None)
     return keeps
 
 

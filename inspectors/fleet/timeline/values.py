@@ -95,9 +95,9 @@ def partitions_in(given: Assignment) -> frozenset[Partition]:
     )
 
 
-UNTOLD: Final = MemberSubscription()
-NOT_GIVEN: Final = Assignment()
-NOTHING: Final = Assignment(())
+UNKNOWN_SUBSCRIPTION: Final = MemberSubscription()
+UNKNOWN_ASSIGNMENT: Final = Assignment()
+EMPTY_ASSIGNMENT: Final = Assignment(())
 
 
 class GenerationMember(Struct, eq=False, array_like=True):
@@ -114,8 +114,8 @@ class GenerationMember(Struct, eq=False, array_like=True):
     rebalance_timeout_ms: int | None
     session_timeout_ms: int | None
     protocol_type: str | None
-    subscription: MemberSubscription = UNTOLD
-    assignment: Assignment = NOT_GIVEN
+    subscription: MemberSubscription = UNKNOWN_SUBSCRIPTION
+    assignment: Assignment = UNKNOWN_ASSIGNMENT
     target: PartitionList | None = None
     regex: str | None = None
 
@@ -174,7 +174,7 @@ def read_subscription(data: bytes) -> tuple[MemberSubscription, int | None]:
 def read_assignment(data: bytes) -> Assignment:
     """Return the assignment in `data`; empty bytes are an empty one, as leaders send them."""
     if not data:
-        return NOTHING
+        return EMPTY_ASSIGNMENT
     try:
         read = decode_assignment(data)
     except WireError as error:
@@ -247,11 +247,11 @@ def _know(data: bytes, at: int, consumer: bool) -> Known:
 def _read(
     one: GroupMetadataMember, subscription: bytes, consumer: bool
 ) -> tuple[GenerationMember, int | None]:
-    said, generation = read_subscription(subscription) if consumer else (UNTOLD, None)
+    said, generation = read_subscription(subscription) if consumer else (UNKNOWN_SUBSCRIPTION, None)
     member = _member(
         one.member_id, one.instance_id, one.client_id, one.client_host,
         one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
-        said, read_assignment(one.assignment) if consumer else NOT_GIVEN,
+        said, read_assignment(one.assignment) if consumer else UNKNOWN_ASSIGNMENT,
     )  # fmt: skip
     return member, generation
 
