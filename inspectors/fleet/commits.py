@@ -183,8 +183,8 @@ def as_parts(rows: pa.Table) -> pa.Table:
 
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:
     """Add the topic names that commits with a topic id (Kafka 4.1 and later) show to the report."""
-    told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
-    rows = told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
+    named = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
+    rows = named.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
     writer.task_report.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
 
 

@@ -54,7 +54,7 @@ from rebal.inspectors.fleet.timeline.group import FORM, Options, make_tables
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
 ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"])
-"""What a scan knows of each group's state: its columns without the state."""
+"""The columns of `STATES` that a scan reads to choose groups: all but the state itself."""
 _SERIES: Final = ("group_id", "kind", "partition")
 
 
@@ -321,7 +321,7 @@ def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
             or next(read_rows(target.place, path, pa.schema([("group_id", TEXT)]), ~staying), None)
             is not None
         ):
-            writer.task_report.gone.add(path)
+            writer.task_report.replaced.add(path)
             for rows in read_rows(target.place, path, WRITTEN[kind].append(SCAN), staying):
                 writer.write(kind, rows)
     yield from writer.report()

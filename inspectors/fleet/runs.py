@@ -225,19 +225,19 @@ def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.A
     """
     first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
     at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
-    told, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
+    timed, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
     times, offsets = (np.asarray(one.cast(pa.int64()).fill_null(0)) for one in (at, offset))
     partitions = np.asarray(partition.fill_null(-1))
     inside = (times >= first) & (times <= until)
     made = times.copy()
-    for number in np.unique(partitions[is_record & told]):
-        mine = np.flatnonzero(is_record & told & (partitions == number))
+    for number in np.unique(partitions[is_record & timed]):
+        mine = np.flatnonzero(is_record & timed & (partitions == number))
         series = mine[np.argsort(offsets[mine], kind="stable")]
         believed = times[series][inside[series]]
         made[series] = np.maximum.accumulate(
             np.where(inside[series], times[series], believed[0] if len(believed) else first)
         )
-    return pa.array(made, mask=~(told & (is_record | inside))).cast(at.type)
+    return pa.array(made, mask=~(timed & (is_record | inside))).cast(at.type)
 
 
 def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:

@@ -225,7 +225,7 @@ def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
     )
     for report in writer.report():
         now.totals.take(report.to_pylist())
-    now.totals.gone |= {one.path for one in now.lake_scan.earlier("log_ends")}
+    now.totals.replaced |= {one.path for one in now.lake_scan.earlier("log_ends")}
 
 
 def _commit_tasks(
@@ -245,7 +245,7 @@ def _commit_tasks(
     work = partial(
         write_group_commits, target=lake_scan.target, known=known, leaving=leaving, log=log
     )
-    totals.gone |= {one.path for kind in _COMMITS for one in lake_scan.earlier(kind)}
+    totals.replaced |= {one.path for kind in _COMMITS for one in lake_scan.earlier(kind)}
     return in_tasks(gather(now.spark, lake_scan.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
 
 
@@ -267,8 +267,8 @@ def _carry_tasks(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> D
         if kind in ("records", "requests", "broken"):
             replaced = NO_GROUPS
         # Rows of `errors` show the next scan which records could not be read.
-        gone = pa.concat_arrays([replaced, NO_GROUPS if table == "errors" else leaving])
-        names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
+        removed = pa.concat_arrays([replaced, NO_GROUPS if table == "errors" else leaving])
+        names, staying = sorted(removed.to_pylist()), ~of_groups(removed)
         of_kind = (
             Piece(kind, one.path, one.size, staying, one in small)
             for one in files

@@ -164,5 +164,7 @@ def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> by
         raise DocumentError("--base needs git, which is not installed here.") from None
     if done.returncode == 0:
         return done.stdout
-    said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
-    raise DocumentError(otherwise or f"--base: {path}: git says: {said}")
+    reason = (
+        done.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
+    )
+    raise DocumentError(otherwise or f"--base: {path}: git says: {reason}")

@@ -99,7 +99,7 @@ def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
     )
     names = row.assignors or ()
     client_id, host = row.client_id or "", row.host or ""
-    said = software_of(row.software_name, row.software_version, evidence)
+    software = software_of(row.software_name, row.software_version, evidence)
     if row.refused:
         return Refused(
             group_id=row.group_id,
@@ -109,7 +109,7 @@ def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
             client_id=client_id,
             instance_id=row.instance_id,
             host=host,
-            software=said,
+            software=software,
             evidence=evidence,
         )
     if not row.member_id:
@@ -123,7 +123,7 @@ def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
         client_id=client_id,
         instance_id=row.instance_id,
         host=host,
-        software=said,
+        software=software,
         reason=row.reason,
         generation_id=row.generation,
         session_timeout_ms=row.session_timeout_ms,
@@ -192,10 +192,12 @@ class ScannedGroups:
             detail="" if generation is None else number,
         )
         # What a join says of software and timeouts comes with the join.
-        told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
+        with_software = {
+            one.member_id for one in observed if isinstance(one, Joined) and one.software
+        }
         names = brokers.topic_names if brokers else {}
         members = tuple(
-            _member(one, kind, evidence, one["member_id"] in told, names)
+            _member(one, kind, evidence, one["member_id"] in with_software, names)
             for one in self._members[name]
         )
         topics = _topics(members, brokers.topics if brokers else {}, self._ids)
@@ -243,7 +245,7 @@ def _cluster(manifest: Manifest) -> Cluster:
 
 
 def _member(
-    row: Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
+    row: Row, kind: GroupType, seen: Evidence, has_software: bool, names: Mapping[str, str]
 ) -> Member:
     at = moment(row["last_at"])
     is_classic, is_consumer = kind is GroupType.CLASSIC, kind is GroupType.CONSUMER
@@ -257,10 +259,10 @@ def _member(
         instance_id=row["instance_id"],
         rack=row["rack_id"],
         software=None
-        if told
+        if has_software
         else software_of(row["software_name"], row["software_version"], logged),
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
-        if timeouts != (None, None) and is_classic and not told
+        if timeouts != (None, None) and is_classic and not has_software
         else None,
         subscription=None
         if row["subscription_version"] is None

@@ -45,7 +45,7 @@ def finish(run: LakeScan, offset: int, at: datetime = WHEN) -> Manifest:
     writer.add("records", [{"offset": offset, "group_id": f"g{offset}"}])
     report = reported(writer.report())
     replaced = report.made.keys() - {"records"}
-    report.gone = {one.path for kind in replaced for one in run.earlier(kind)}
+    report.replaced = {one.path for kind in replaced for one in run.earlier(kind)}
     manifest = Manifest(cluster=run.cluster, run=run.number, finished_at=at, offsets={0: offset})
     return run.finish(manifest, report)
 

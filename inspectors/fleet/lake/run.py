@@ -68,7 +68,7 @@ _LOG: Final = "_delta_log"
 _ENTRY: Final = re.compile(r"\.?(\d{20})\..+")
 _SUMMED: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 Known = Mapping[int, Mapping[str, Sequence[DataFile]]]
-"""The files of scans, by number and table."""
+"""The files of scans, by scan number and table."""
 
 
 class LakeScan:
@@ -112,7 +112,7 @@ class LakeScan:
     def finish(self, manifest: Manifest, report: TaskReport) -> Manifest:
         """Commit each table and then the scan; return the manifest with the tables' versions.
 
-        Files of the previous scan stay in the tables, except those in `report.gone`.
+        Files of the previous scan stay in the tables, except those in `report.replaced`.
 
         Raises:
             LakeError: another scan of this cluster finished first, or the store rejects the commit.
@@ -144,7 +144,7 @@ class LakeScan:
         """Return all files of the finished scan by table, with their paths there."""
         found: dict[str, list[DataFile]] = {table: [] for table in STORED}
         for kind, table in FOLDERS.items():
-            kept = (one for one in self.earlier(kind) if one.path not in report.gone)
+            kept = (one for one in self.earlier(kind) if one.path not in report.replaced)
             found[table] += [
                 one._replace(path=one.path.removeprefix(f"{table}/"))
                 for one in (*kept, *sorted(report.made.get(kind, ())))
@@ -263,19 +263,19 @@ def find_files(
     found: Finished,
     number: int,
     *,
-    gone: Collection[int] = (),
+    dropped: Collection[int] = (),
     known: Known | None = None,
 ) -> list[Freed]:
     """Return the cluster's files that no finished scan needs.
 
-    Scans numbered in `gone` do not count. Files of scan `number` and of later ones are left out,
+    Scans numbered in `dropped` do not count. Files of scan `number` and of later ones are left out,
     for such a scan may be in progress. An older scan that still runs has lost: its first commit
     will fail. For scans in `known`, no table is opened to find their files.
 
     Raises:
         LakeError: the store does not let the files be listed.
     """
-    kept = [row for row in found.rows if row.number not in gone]
+    kept = [row for row in found.rows if row.number not in dropped]
     first = kept[0].number if kept else 0
     folders = {folder for row in kept for folder in row.folders}
     needed = _files_of(place, found, {row.number: row for row in (*kept[:1], *kept[-1:])}, known)
@@ -305,11 +305,11 @@ def _files_of(
     return made
 
 
-def find_log(place: LakePlace, gone: Mapping[str, Collection[int]]) -> list[Freed]:
+def find_log(place: LakePlace, dropped: Mapping[str, Collection[int]]) -> list[Freed]:
     """Return the Delta log entries of all tables that no version of a kept scan needs.
 
-    A version needs the last checkpoint up to it, and the entries after that. `gone` are the numbers
-    of scans by cluster that are not kept.
+    A version needs the last checkpoint up to it, and the entries after that. `dropped` are the
+    numbers of scans by cluster that are not kept.
 
     Raises:
         LakeError: the store does not let the entries be listed.
@@ -319,7 +319,7 @@ def find_log(place: LakePlace, gone: Mapping[str, Collection[int]]) -> list[Free
         row
         for cluster in scans.clusters()
         for row in scans.of(cluster).rows
-        if row.number not in gone.get(cluster, ())
+        if row.number not in dropped.get(cluster, ())
     ]
     entries: list[Freed] = []
     for table in (*STORED, SCANS):
@@ -385,23 +385,23 @@ def compact(
     scans = Scans(place)
     for cluster in clusters:
         found = scans.of(cluster)
-        gone = tuple(
+        numbers = tuple(
             row.number
             for row in expired(
                 found.rows, found.last().retain if retain is None else retain, datetime.now(UTC)
             )
         )
         number = max((row.number for row in found.rows), default=0)
-        if gone and not dry:
-            if not scans.drop(found, gone, token_of(cluster, number)):
+        if numbers and not dry:
+            if not scans.drop(found, numbers, token_of(cluster, number)):
                 came_first.append(
                     f"{place}: a scan of the cluster {cluster} ended meanwhile and came first: "
                     "compact again."
                 )
-                gone = ()
+                numbers = ()
             found = scans.of(cluster)
-        dropped[cluster] = gone
-        fresh = find_files(place, found, number + 1, gone=gone)
+        dropped[cluster] = numbers
+        fresh = find_files(place, found, number + 1, dropped=numbers)
         if not dry:
             remove(place, fresh)
         freed += fresh

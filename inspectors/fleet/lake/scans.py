@@ -40,11 +40,12 @@ SCHEMA: Final = pa.schema(
         ("document", pa.string()),
     ]
 )
-"""`versions` and `rows` are by table, `offsets` the last ones read by partition of
-`__consumer_offsets`; `folders` are those that the scan made in the tables, and `document` is the
-whole manifest as JSON."""
+"""The columns of `scans`. `versions` and `rows` are by table, `offsets` are the last ones read, by
+partition of `__consumer_offsets`. `folders` are those that the scan made in the tables. `document`
+is the manifest as JSON."""
 LEAST: Final = 2
-"""Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
+"""The number of scans of a cluster that are always kept: the last one, and the one before, which
+may be read at this moment."""
 _SHARE: Final = 8
 
 
@@ -150,41 +151,44 @@ class Scans(LakeTable):
             {name: one.version for name, one in _entries(manifest).items()},
             (token,),
         )
-        gone = expired((*found.rows, row), manifest.retain, manifest.finished_at)
-        if len(gone) * _SHARE <= len(found.rows):
-            gone = ()
+        dropped = expired((*found.rows, row), manifest.retain, manifest.finished_at)
+        if len(dropped) * _SHARE <= len(found.rows):
+            dropped = ()
         made = row, _written(manifest, row)
-        after = self._exchange(found, token, {one.number for one in gone}, made)
+        after = self._exchange(found, token, {one.number for one in dropped}, made)
         # Rows may have been dropped at the same moment.
         if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
         return after
 
-    def drop(self, found: Finished, gone: Collection[int], token: str) -> bool:
-        """Remove the rows of the scans in `gone`; return whether they are removed.
+    def drop(self, found: Finished, dropped: Collection[int], token: str) -> bool:
+        """Remove the rows of the scans in `dropped`; return whether they are removed.
 
         False: the cluster's scans were no longer `found`. A scan in progress is not disturbed, for
         this commit takes no scan number.
         """
-        return all(row.number not in gone for row in self._exchange(found, token, gone).rows)
+        return all(row.number not in dropped for row in self._exchange(found, token, dropped).rows)
 
     def _exchange(
         self,
         found: Finished,
         token: str,
-        gone: Collection[int],
+        dropped: Collection[int],
         *made: tuple[ScanRow, pa.Table],
     ) -> Finished:
-        """Commit `found` without the scans in `gone`, and with the scan in `made` if there is one.
+        """Commit `found` without the scans in `dropped`, and with the scan in `made`, if any.
 
         Returns the scans that the table has then. If another commit came first, they are others
         than those wanted here. Small files are joined.
         """
-        again = found.files if gone else find_small(found.files)
+        again = found.files if dropped else find_small(found.files)
         written = self._write(
-            token, chain(self._without(again, gone), (table for _, table in made))
+            token, chain(self._without(again, dropped), (table for _, table in made))
         )
-        rows = [*(row for row in found.rows if row.number not in gone), *(row for row, _ in made)]
+        rows = [
+            *(row for row in found.rows if row.number not in dropped),
+            *(row for row, _ in made),
+        ]
         number = rows[-1].number if made else None
         after = Finished(
             self._place,
@@ -195,11 +199,11 @@ class Scans(LakeTable):
         done = self.commit_files(found.cluster, after.files, number, instead_of=found.files)
         return after if done is not None else self.of(found.cluster, after)
 
-    def _without(self, files: Iterable[DataFile], gone: Collection[int]) -> Iterator[pa.Table]:
-        """Yield the rows of these files without the scans in `gone`; missing columns are null."""
+    def _without(self, files: Iterable[DataFile], dropped: Collection[int]) -> Iterator[pa.Table]:
+        """Yield these files' rows without the scans in `dropped`; missing columns are null."""
         for one in files:
             for rows in read_rows(self._place, f"{SCANS}/{one.path}", SCHEMA):
-                staying = [number not in gone for number in rows["scan_id"].to_pylist()]
+                staying = [number not in dropped for number in rows["scan_id"].to_pylist()]
                 yield rows.filter(pa.array(staying, pa.bool_()))
 
     def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:

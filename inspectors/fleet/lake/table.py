@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 CLUSTER: Final = "cluster_id"
 SMALL: Final = 128 << 20
-"""Files from this size on are never written again only to be fewer, in bytes."""
+"""The size in bytes below which a file is small; larger files are not merged."""
 MOST: Final = 8
-"""More files of a kind than these, of about one size, are put together."""
+"""The largest number of small files of one kind and size class that are not merged."""
 _TIER: Final = 4
 _RETRIES: Final = 30
 # Between two tries, in seconds: up to so much for each that has failed, and up to ten times it.
 _PAUSE: Final = 0.1
 CHECKPOINT: Final = 10
-"""Commits after which the table's log is summed up: who opens it reads no more of them."""
+"""The number of commits between two Delta checkpoints: a reader reads no more log entries."""
 _ROWS: Final = 4096
 # Rows of a batch, and of one with large values: a run may have a megabyte.
 _FEW: Final = 64

@@ -29,10 +29,10 @@ REPORT_DDL: Final = "report binary"
 class TaskReport(Struct, omit_defaults=True, array_like=True):
     """The files that one task wrote and replaced, and its counts; or the sum of a scan's reports.
 
-    `made` are the files by kind, with paths relative to the lake. `gone` are files of earlier scans
-    that they replace. `rows` is the number of rows of the source. `skipped` counts those that are
-    no records, by reason. `records` counts the records by Kafka's name of the kind. `lines` counts
-    the lines of request logs by kind (`requests.RequestLines`).
+    `made` are the files by kind, with paths relative to the lake. `replaced` are files of earlier
+    scans that they replace. `rows` is the number of rows of the source. `skipped` counts those that
+    are no records, by reason. `records` counts the records by Kafka's name of the kind. `lines`
+    counts the lines of request logs by kind (`requests.RequestLines`).
 
     `stretches` are, by partition, the first and the last offset of each ascending stretch that was
     read. `twice` is set if an offset came twice in one batch. `offsets` is how many offsets were
@@ -41,7 +41,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
     rows: int = 0
     skipped: dict[str, int] = field(default_factory=Counter)
     records: dict[str, int] = field(default_factory=Counter)
@@ -96,7 +96,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
             self.rows += one.rows
             self.news += one.news
             self.twice |= one.twice
-            self.gone |= one.gone
+            self.replaced |= one.replaced
             self.topics |= one.topics
             self.widen_span(one.span)
 
@@ -113,19 +113,18 @@ FOLDERS: Final = {
     **{name: name for name in INPUTS},
     "commit_parts": "commits",
 }
-"""Where in the lake the files of each kind are that tasks write: the tables, and what later tasks
-and scans make them of."""
+"""The lake table that holds the files of each kind of rows."""
 _COLUMNS: Final = {**TABLES, **INPUTS}
 WRITTEN: Final = {kind: _COLUMNS[kind if kind in _COLUMNS else at] for kind, at in FOLDERS.items()}
-"""The columns of each kind."""
+"""The columns of each kind of rows."""
 STORED: Final = tuple(dict.fromkeys(FOLDERS.values()))
-"""The Delta tables beside `scans`: those for readers, then what the next scan needs."""
+"""The Delta tables other than `scans`: first those for readers, then the input of the next scan."""
 _RAW: Final = ("key", "value", "state", "rows")
 RUN_KINDS: Final = ("records", "requests", "waiting")
-"""Kinds whose rows are runs."""
+"""The kinds whose rows are runs (`schemas.RUNS`)."""
 SORTED: Final = (*RUN_KINDS, "states")
-"""Kinds of which a later scan reads some groups alone: a file's rows are sorted by group."""
-# Rows of a row group of those.
+"""The kinds whose files are sorted by group, because a later scan reads only some of the groups."""
+# Rows in one Parquet row group of these kinds.
 _FEW: Final = 64
 _BY: Final = ("group_id", "kind", "partition", "offset", "at")
 # Bytes that a task holds; more are another file.

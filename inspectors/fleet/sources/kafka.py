@@ -142,11 +142,11 @@ def read_partitions(
     consumer = Consumer(_settings(config) | {"error_cb": lambda error: trouble.append(error.str())})
     try:
         consumer.assign([TopicPartition(TOPIC, one.number, one.start) for one in ranges])
-        heard = time.monotonic()
+        last_answer = time.monotonic()
         while left:
             first = consumer.poll(wait)
             # Errors alone are no answer, however many come.
-            if first is None or time.monotonic() - heard > wait:
+            if first is None or time.monotonic() - last_answer > wait:
                 why = f": {trouble[-1]}" if trouble else ""
                 raise ConnectError(f"{TOPIC}: no answer within {wait:g} s{why}.", "timeout")
             rows: list[SourceRow] = []
@@ -170,7 +170,7 @@ def read_partitions(
                     rows.append(_row(message, number, offset, config.bootstrap))
             yield from batches_of(rows)
             if answered:
-                heard = time.monotonic()
+                last_answer = time.monotonic()
     finally:
         consumer.close()
 
