@@ -38,7 +38,7 @@ from rebal.inspectors.fleet.timeline.values import (
 
 _STABLE: Final = 0
 Epoch = tuple[Generation, Named]
-"""An epoch as a generation, and its members."""
+"""A group epoch as a generation, and its members."""
 
 
 class MemberRecords(Struct, array_like=True):
@@ -50,7 +50,8 @@ class MemberRecords(Struct, array_like=True):
 
 
 Waiting = tuple[str, MemberRecords | None]
-"""A member, by its id, and its record that waits for what is written with it; None: it went."""
+"""A member id, and the member's record that waits for the other records of the same write (None:
+the member left)."""
 
 
 class ConsumerGroupRecords(Struct, array_like=True):
@@ -245,11 +246,11 @@ class ConsumerGroupRecords(Struct, array_like=True):
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, rows: Rows
     ) -> tuple[GenerationMember, int | None]:
-        said, generation = MemberSubscription(topics=known.topics), None
+        subscription, generation = MemberSubscription(topics=known.topics), None
         if known.supported_protocols:
-            said, generation = read_subscription(known.supported_protocols[0].metadata)
-        if known.rack_id not in (None, said.rack):
-            said = replace(said, rack=known.rack_id)
+            subscription, generation = read_subscription(known.supported_protocols[0].metadata)
+        if known.rack_id not in (None, subscription.rack):
+            subscription = replace(subscription, rack=known.rack_id)
         now, target = member.current, member.target
         seen = GenerationMember(
             member_id,
@@ -259,7 +260,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
             known.rebalance_timeout_ms,
             known.session_timeout_ms,
             "consumer" if known.supported_protocols is None else "classic",
-            said,
+            subscription,
             Assignment(() if now is None else self._list(now.assigned, rows)),
             None if target is None else self._list(target.partitions, rows),
             known.topic_regex,

@@ -31,16 +31,16 @@ TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
 
 MILLI: Final = 1000
-"""Microseconds in a millisecond: times are microseconds, durations in rows milliseconds."""
+"""Microseconds in a millisecond: times are microseconds, durations in rows are milliseconds."""
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 NEARLY: Final = 0.9
-"""Two log lines may be a little less apart than the timeout that passed between them."""
+"""The least share of a timeout between two log lines that counts as the whole timeout."""
 TOLERANCE: Final = 1_000_000
-"""Microseconds by which a record's own time may differ from its effective one and be evidence:
-request threads of older brokers take the time before they take the partition's lock."""
+"""The largest difference, in microseconds, between a record's own time and its effective one for
+which its own time is evidence. Older brokers read the clock before they lock the partition."""
 DISORDER: Final = 10_000_000
-"""How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
+"""The largest clock difference of two sources, in microseconds. Requests are applied this early."""
 _SPARE: Final = 256
 _OPEN_LISTS: Final = 512
 _CLIENT: Final = ("client_id", "instance_id", "host", "software_name", "software_version")
@@ -56,7 +56,7 @@ class _Packed(Request, frozen=True, kw_only=True, array_like=True):
 
 _encode: Final = Encoder().encode
 unpack_request: Final = Decoder(_Packed).decode
-"""Returns the request of `pack_request`."""
+"""The inverse of `pack_request`."""
 
 
 def pack_request(one: Request) -> bytes:

@@ -52,9 +52,9 @@ from rebal.inspectors.fleet.timeline.values import (
 from rebal.inspectors.logs.requests.lines import Request
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
-"""How rows are sorted after the group's state, by effective times (requests early), nulls last."""
+"""The sort order of a group's rows after its state: nulls last, requests `DISORDER` early."""
 FORM: Final = f"state {SCHEMA}"
-"""How states are written: the column `form` of one that this rebal can go on from."""
+"""The format of saved states (column `form`) that this rebal can continue from."""
 _Line = tuple[int | None, int | None, bytes | None]
 # After so many rows of a group those that are made are handed on.
 _OFTEN: Final = 1024

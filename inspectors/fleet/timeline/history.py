@@ -54,7 +54,7 @@ from rebal.inspectors.fleet.timeline.values import (
 )
 
 SCHEMA: Final = 7
-"""Raise it with every change of a type that a state holds; a release alone does not change it."""
+"""The version of the types in a saved state. Raise it with every change of such a type."""
 
 
 class LoggedChange(NamedTuple):
@@ -170,7 +170,7 @@ class TimelineState(Struct, kw_only=True, array_like=True):
 _ANEW: Final = "scan again with --full, which reads all that the sources still hold."
 _decode: Final = Decoder(TimelineState).decode
 encode: Final = Encoder().encode
-"""Returns the document of a state, which can go on."""
+"""The encoder of a state; the state can be used afterwards."""
 
 
 def decode(data: bytes, group_id: str) -> TimelineState:
@@ -463,8 +463,8 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
         elif reason == "session expired":
             who, went = span.member, of.began or new.ended
             name = who.instance_id or who.client_id or who.member_id
-            said = f"{name} left without a LEAVE_GROUP"
-            incidents.add(rows, "session expired", went, said, members=(who.member_id,))
+            detail = f"{name} left without a LEAVE_GROUP"
+            incidents.add(rows, "session expired", went, detail, members=(who.member_id,))
         _leave(state, rows, span, at, reason, closed=left is not None or not new.timed)
     for span, member in of.changed:
         if shown(span.member) != shown(member):
@@ -531,7 +531,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
         instance_id, sent = logged.members.get(member_id, (None, None))
         known = facts.members.get(member_id, UNKNOWN_MEMBER)
-        said, number = (
+        subscription, number = (
             read_subscription(sent) if sent and consumer else (UNKNOWN_SUBSCRIPTION, None)
         )
         member = GenerationMember(
@@ -542,7 +542,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
             known.rebalance_timeout_ms,
             known.session_timeout_ms,
             "classic",
-            said,
+            subscription,
             read_assignment(given.get(member_id, b"")) if consumer else UNKNOWN_ASSIGNMENT,
         )
         members[member] = number

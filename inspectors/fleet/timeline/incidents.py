@@ -38,7 +38,7 @@ Kind = Literal[
     "converted to consumer",
     "converted to classic",
 ]
-"""What an incident is, in `incidents.kind`."""
+"""The kinds of incidents, in `incidents.kind`."""
 
 STORM_REBALANCES: Final = 10
 LOOPS: Final = 3
@@ -49,7 +49,7 @@ _NAMED: Final = 20
 _SPARE: Final = 1024
 
 Key = tuple[str | None, ...]
-"""A streak's kind, and by what is known again whom it is about: an instance id, or a client id and
+"""A streak's kind, and the identity of its member or client: an instance id, or a client id and
 host, or more."""
 # Clients' own session timeout, where the source does not say.
 _SESSION_MS: Final = 45_000

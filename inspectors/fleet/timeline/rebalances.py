@@ -129,7 +129,7 @@ class Generation(Struct, kw_only=True, array_like=True):
 
 
 Owners = dict[str, frozenset[Partition]]
-"""Partitions that nobody owns between two rounds of a cooperative rebalance, by last owner."""
+"""Partitions without an owner between two rounds of a cooperative rebalance, by last owner."""
 
 
 class MemberSpan(Struct, eq=False, array_like=True):
@@ -439,13 +439,13 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
 
 def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple[bool, bool]:
     """Return whether a member kept its partitions when it rejoined, and whether it revoked them."""
-    said, before = member.subscription, span.member
+    sent, before = member.subscription, span.member
     if member.owns:
         return True, False
-    if of.old is None or before.assignment.count < 1 or said == before.subscription:
+    if of.old is None or before.assignment.count < 1 or sent == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
-    return False, synced and said.owned is not None and of.members[member] == of.old.number
+    return False, synced and sent.owned is not None and of.members[member] == of.old.number
 
 
 def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:

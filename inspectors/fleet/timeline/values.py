@@ -29,7 +29,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 
 KEPT: Final = 16_384
-"""How many members, and decoded pieces of each sort, are remembered."""
+"""The size of each cache of members and of decoded values."""
 _SETS: Final = 2048
 _V3: Final = b"\x00\x03"
 _NULL_RACK: Final = b"\xff\xff"
@@ -43,7 +43,7 @@ _CONSUMER: Final = "consumer"
 PartitionList = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic, sorted by topic; the numbers in the order sent."""
 Partition = tuple[str, int]
-"""A topic's name and a partition of it."""
+"""A topic name and a partition number."""
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]] | None) -> PartitionList | None:
@@ -166,8 +166,8 @@ def read_subscription(data: bytes) -> tuple[MemberSubscription, int | None]:
     except WireError as error:
         return MemberSubscription(error=str(error)), None
     owned = partition_list(read.owned_partitions)
-    said = MemberSubscription(read.version, read.topics, owned, read.rack_id, read.user_data)
-    return said, read.generation_id
+    sent = MemberSubscription(read.version, read.topics, owned, read.rack_id, read.user_data)
+    return sent, read.generation_id
 
 
 @lru_cache(maxsize=KEPT)
@@ -183,9 +183,8 @@ def read_assignment(data: bytes) -> Assignment:
 
 
 Known = tuple[GenerationMember, bytes, bytes, int, int | None]
-"""A member as it was last read: its bytes before the place of its generation and after it, and
-where the latter begin. Where that place is not known, all bytes stand before: what they tell of a
-generation comes last."""
+"""A member as it was last read: the member, its bytes before its generation id, those after it, the
+latter's position, and the generation id. If the id's place is not known, all bytes come before."""
 # Members of groups of consumers, and of others, by the bytes of their ids, and by the member that a
 # record named before them (None: they were the first): most come again in the same order.
 _KNOWN: Final[dict[bool, dict[bytes | GenerationMember | None, Known]]] = {True: {}, False: {}}
@@ -235,23 +234,23 @@ def _find(data: bytes, at: int, consumer: bool) -> Known:
 def _know(data: bytes, at: int, consumer: bool) -> Known:
     one, end = group_metadata_member(data, at)
     rest = end - 4 - len(one.assignment)
-    said = one.subscription
-    if said.startswith(_V3) and said.endswith(_NULL_RACK):
-        member, generation = _read(one, said[:-6] + _MASKED, consumer)
+    sent = one.subscription
+    if sent.startswith(_V3) and sent.endswith(_NULL_RACK):
+        member, generation = _read(one, sent[:-6] + _MASKED, consumer)
         if generation == _MASK:
             return member, data[at : rest - 6], data[rest - 2 : end], rest - 2 - at, generation
-    member, generation = _read(one, said, consumer)
+    member, generation = _read(one, sent, consumer)
     return member, data[at:end], b"", end - at, generation
 
 
 def _read(
     one: GroupMetadataMember, subscription: bytes, consumer: bool
 ) -> tuple[GenerationMember, int | None]:
-    said, generation = read_subscription(subscription) if consumer else (UNKNOWN_SUBSCRIPTION, None)
+    sent, generation = read_subscription(subscription) if consumer else (UNKNOWN_SUBSCRIPTION, None)
     member = _member(
         one.member_id, one.instance_id, one.client_id, one.client_host,
         one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
-        said, read_assignment(one.assignment) if consumer else UNKNOWN_ASSIGNMENT,
+        sent, read_assignment(one.assignment) if consumer else UNKNOWN_ASSIGNMENT,
     )  # fmt: skip
     return member, generation
 
