@@ -79,7 +79,7 @@ _HELD: Final = 16 << 20
 
 REPEATED: Final = "REPEATED"
 HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
-"""The kinds that the timeline is made of."""
+"""The record kinds that the timeline uses: all but offset commits."""
 # Bytes of an offset commit's value with empty metadata, by its version.
 _SHORTEST: Final = np.array([20, 28, 20, 24, 24])
 _NONE: Final = -1

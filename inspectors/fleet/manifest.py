@@ -14,7 +14,7 @@ from rebal.inspectors.kafka.brokers import ClusterReading
 
 SCHEMA: Final = "rebal.fleet-scan/8"
 UNNAMED: Final = "unnamed"
-"""The cluster of records that say of none, where the operator named none."""
+"""The cluster name used if neither the records nor `--cluster` name one."""
 
 
 class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -87,7 +87,7 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 EMPTY_MANIFEST: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
-"""What the first scan of a cluster goes on from."""
+"""The manifest that a cluster's first scan, or a full one, continues from."""
 
 
 def load_manifest(text: str, place: str) -> Manifest:

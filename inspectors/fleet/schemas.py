@@ -31,8 +31,8 @@ RECORDS: Final = pa.schema(
         ("source", TEXT),
     ]
 )
-"""One record of `__consumer_offsets` as any source gives it. `source` is where it was read: a
-bootstrap address, or a file's name without its folder."""
+"""Records of `__consumer_offsets`, the same from every source. `source` is a bootstrap address, or
+a file's name without its folder."""
 
 GROUPS: Final = pa.schema(
     [
@@ -213,13 +213,15 @@ TIMELINE: Final = pa.schema(
         ("state", pa.binary()),
     ]
 )
-"""A group's state, a record of it, or a line of a broker's request log about it: what its timeline
-is made of. A record has a `key` and its offset; a line has the request as `value`
-(`facts.pack_request`) and orders the lines of its file by `position`; one that cannot be read has
-only a `problem` beside its place, and goes no further than to `errors`. In the timeline `at` is the
-effective time (`runs.effective_times`: of one partition they never run backwards), and `told_at`
-the row's own where that may be another one. Null: its line has no time, it tells lists and nothing
-of when. A line that comes again, with equal bytes at the same time, is the same one."""
+"""Input rows of the timeline: a group's saved state, a record, or a line of a request log.
+
+- A record has a `key` and an offset.
+- A line has its request as `value` (`facts.pack_request`). `position` orders the lines of one file.
+  An unreadable line has only a `problem` and its place, and becomes a row of `errors`.
+- `at` is the effective time (`runs.effective_times`): within a partition, these never decrease.
+  `told_at` is the row's own timestamp, if it may differ. If `at` is null, the line has no time, and
+  only its assignor list is used.
+- Lines with equal bytes and equal times are the same line."""
 RUNS: Final = pa.schema(
     [
         ("group_id", TEXT),
@@ -234,10 +236,12 @@ RUNS: Final = pa.schema(
         ("rows", pa.binary()),
     ]
 )
-"""A run of a group's rows, all of one `kind`: `records` of one partition, `requests`, or its
-`state`. The first and last of their offsets and times bound them (null: they have none; rows with
-and without a time are never in one run); `ordered` is whether times follow the offsets. `rows` are
-the packed rows of `TIMELINE`, of `size` bytes before they were packed."""
+"""Runs: each is packed rows of `TIMELINE` of one group and one `kind`.
+
+`kind` is `records` (of one partition), `requests` or `state`. `offset` to `last_offset` and `at` to
+`until` are the bounds of the rows (null: they have none). Rows with and without a time are never in
+one run. `ordered` is whether the times follow the offsets. `rows` are the packed rows, `size` is
+their size in bytes before packing."""
 STATES: Final = pa.schema(
     [
         ("group_id", TEXT),
@@ -251,10 +255,13 @@ STATES: Final = pa.schema(
         ("unnamed", TEXTS),
     ]
 )
-"""A group's timeline as bytes, of this `form` (`timeline/history.py`; null: tell it anew); its last
-record's place, and the time (microseconds since 1970) up to which its rows are final. `latest` is
-the latest timestamp of its records, of those that wait too; `recorded` is whether it has any,
-`unnamed` are ids of topics whose names no record told yet."""
+"""Saved states of groups.
+
+`state` is the encoded state, and `form` its format (`timeline/history.py`; null: recompute the
+group). `partition` and `offset` are the place of its last record. `told_until` is the time up to
+which its rows are final, `latest` the latest timestamp of its records, waiting ones included; both
+are microseconds since 1970. `recorded` is whether the group has records. `unnamed` are the topic
+ids whose names are not known yet."""
 COMMIT_PARTS: Final = pa.schema(
     [
         *COMMITS,
@@ -267,8 +274,11 @@ COMMIT_PARTS: Final = pa.schema(
         ("error", TEXT),
     ]
 )
-"""What one task found of one partition's commits: the columns of `commits`, how many records with
-tombstones, the offset of the record of `first_offset`, and of a broken one what it was."""
+"""Offset commits of one group and partition that one task read.
+
+They have the columns of `commits`. `records` is the number of records, tombstones included, and
+`first_record` the offset of the record with `first_offset`. The other columns are those of an
+unreadable record."""
 INPUTS: Final = {
     "records": RUNS,
     "requests": RUNS,
@@ -276,7 +286,7 @@ INPUTS: Final = {
     "waiting": RUNS,
     "commit_parts": COMMIT_PARTS,
 }
-"""What tasks write for later tasks and scans, beside the tables for readers."""
+"""The tables that tasks write for later tasks and scans, not for readers."""
 SCAN: Final = pa.field("scan_id", LONG)
 """The number of the scan that wrote a row."""
 
@@ -310,7 +320,7 @@ def with_columns(rows: pa.Table, changed: Mapping[str, Any]) -> pa.Table:
 
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
-"""The tables that the timeline makes, all but `commits`."""
+"""The tables that the timeline writes."""
 _SCHEMAS: Final = {
     **{name: TABLES[name] for name in MADE}, "states": STATES, "waiting": TIMELINE,
 }  # fmt: skip
@@ -319,9 +329,9 @@ _AT_ONCE: Final = 16_384
 
 SETTLED: Final = ""
 OPEN: Final = "open_"
-"""How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
+"""The prefix of the kinds of rows that a later scan may replace: a group's present state."""
 WAITING: Final = f"{OPEN}waiting"
-"""The kind of rows that are given again to the next scan, after their group's state."""
+"""The kind of input rows that the next scan applies again, after their group's state."""
 
 
 class Rows:

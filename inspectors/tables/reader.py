@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _SCAN: Final = "rebal fleet scan --out"
 _Row = TypeVar("_Row")
 Row = dict[str, Any]
-"""A row's values by the names of its columns."""
+"""A row's values by column name."""
 _partitions: Final = lru_cache(maxsize=16_384)(Partitions)
 
 

@@ -30,7 +30,7 @@ from rebal.inspectors.logs.requests.lines import (
 )
 
 SYNCED: Final = "group_id string, generation long, at long"
-"""Rows of `read_syncs`; times are microseconds since 1970."""
+"""The Spark schema of rows of `read_syncs`; `at` is microseconds since 1970."""
 
 
 def read_parts(

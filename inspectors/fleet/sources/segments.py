@@ -48,7 +48,7 @@ OPEN: Final = f"{SKIPPED}records since an open transaction"
 CUT_OFF: Final = f"{SKIPPED}cut-off ends of segments"
 
 Segments = tuple[int, Sequence[str]]
-"""The segment files of a folder, in order, and the partition that they are of."""
+"""A partition and its segment files, in order."""
 
 
 def find_segments(paths: Sequence[str]) -> list[Segments]:

@@ -31,13 +31,13 @@ from rebal.inspectors.kafka.brokers import ClusterReading
 
 TOPIC: Final = "__consumer_offsets"
 SOURCE: Final = RECORDS.append(pa.field("problem", pa.string()))
-"""`schemas.RECORDS` and `problem`: null for a record; else why it is none, or `SKIPPED` and what
-beside records it is."""
+"""The columns of `schemas.RECORDS`, and `problem`: null for a record. Otherwise it is the reason
+why the row is unreadable, or `SKIPPED` and the kind of a row that is no record."""
 SourceRow = tuple[bytes | None, bytes | None, int | None, int | None, int | None, str, str | None]
-"""A row of `SOURCE`; its time is microseconds since 1970."""
+"""A row of `SOURCE`; its timestamp is microseconds since 1970."""
 SKIPPED: Final = "skipped: "
 UNREADABLE: Final = "UNREADABLE"
-"""What a record counts as that is not what its key says."""
+"""The kind under which unreadable records are counted."""
 _ROWS: Final = 4000
 # Rows and bytes of a batch, about, whichever is less.
 _BYTES: Final = 8 << 20

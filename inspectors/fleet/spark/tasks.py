@@ -153,9 +153,9 @@ def build_zip(folder: Path) -> Path:
 
 
 Say = Callable[[str], None]
-"""Called with a sentence on what the scan does next."""
+"""A callback for a sentence about the scan's next step."""
 Tasks = Callable[[int, int], None]
-"""Called now and then with the tasks that are done and all tasks of the running stages."""
+"""A progress callback; its arguments are the finished tasks and all tasks of the running stages."""
 _EVERY: Final = 0.5
 
 
