@@ -125,7 +125,9 @@ def test_reading_requests_without_a_time_reads_only_one_row_group(tmp_path: Path
 
 
 def test_a_request_log_line_without_a_time_is_not_kept_for_the_next_scan(tmp_path: Path) -> None:
-    made = reported(tell(request_of("g", None).to_batches(), target_in(tmp_path), Options())).made
+    made = reported(
+        write_timelines(request_of("g", None).to_batches(), target_in(tmp_path), Options())
+    ).made
     assert "states" in made
     assert "waiting" not in made
 

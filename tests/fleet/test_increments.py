@@ -310,8 +310,8 @@ def test_a_new_group_without_saved_state_is_computed_from_its_new_rows() -> None
 
 
 def test_history_is_complete_up_to_the_end_of_the_source_that_ends_first() -> None:
-    assert told_until(news(records(1, 2, 0, 90), requests(70))) == 70 - 2 * DISORDER
-    assert told_until(news(records(1, 2, 0, 90))) is None
+    assert final_until(news(records(1, 2, 0, 90), requests(70))) == 70 - 2 * DISORDER
+    assert final_until(news(records(1, 2, 0, 90))) is None
 
 
 @examples(100)

@@ -241,7 +241,7 @@ def test_a_delta_table_of_another_program_is_not_changed(tmp_path: Path) -> None
 
 
 def test_rows_of_a_failed_spark_task_are_not_in_the_tables(tmp_path: Path) -> None:
-    run = new_run(find_place(str(tmp_path)), UNNAMED, full=False)
+    run = new_scan(find_place(str(tmp_path)), UNNAMED, full=False)
     failed = PartWriter(run.target)
     failed.add("errors", [{"what": "of a task that was tried again"}])
     list(failed.report())

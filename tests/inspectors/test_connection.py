@@ -326,18 +326,18 @@ def pem_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_connection_settings_become_options_of_kafka_pythons_admin_command(
     settings: tuple[str, ...], line: str
 ) -> None:
-    assert " ".join(words_of(made(*settings))) == line
+    assert " ".join(admin_cli_options(made(*settings))) == line
 
 
 @pytest.mark.usefixtures("pem_files")
 @pytest.mark.parametrize("settings", table("connection", "no_options"))
 def test_a_setting_without_option_gives_no_kafka_python_command(settings: tuple[str, ...]) -> None:
-    assert words_of(made(*settings)) is None
+    assert admin_cli_options(made(*settings)) is None
     assert not list(Given(brokers="b:1", client=None).remove_static("g", ["s"]))
 
 
 def test_the_remove_members_command_takes_its_login_from_variables() -> None:
-    client = words_of(made("security.protocol=SASL_PLAINTEXT", *LOGIN))
+    client = admin_cli_options(made("security.protocol=SASL_PLAINTEXT", *LOGIN))
     (removal,) = Given(brokers="b:1", client=client).remove_static("$g", ["s 1"])
     assert removal.use == (
         "only if s 1 is gone for good, and with REBAL_X_SASL_USERNAME and REBAL_X_SASL_PASSWORD "
