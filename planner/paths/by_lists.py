@@ -147,7 +147,9 @@ def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> S
         kind=StepKind.ROLLING,
         precondition=f"every client accepts {kinds}",
         precondition_holds=Tri.YES,
-        config=list_settings(context, names, rest or context.members),
+        config=list_settings(
+            context, names, rest or [f for f in context.members if f not in left_out]
+        ),
         target_list=names,
         why=_why_both(context),
         order=tuple(order_of(context, rest)),

@@ -65,7 +65,9 @@ def mixed() -> Plan:
 def test_step_that_stops_librdkafka_members_begins_when_they_leave(mixed: Plan) -> None:
     check = Story(mixed)
     javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
-    assert check(look(1, [*javas, rd(1, RANGE)])).exit_code == 0
+    wide = look(1, [*javas, rd(1, RANGE)])
+    assert check(wide).exit_code == 0
+    assert {one.family for one in make_plan(wide).steps[0].config} == {"java"}
     stopped = check(look(2, javas))
     assert (stopped.step, stopped.exit_code) == (2, 4)
     assert [one.name for one in stopped.outsiders] == ["rd-0"]
