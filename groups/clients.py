@@ -52,6 +52,8 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     protocol: Literal["fixed", "follows-vote"]
     cooperative_since: str
     kip848_since: str
+    assignors: tuple[str, ...]
+    other_assignors: Literal["never", "application", "any", "unknown"]
     defaults: tuple[DefaultList, ...]
     client_id: str | None
     timeouts: tuple[DefaultTimeouts, ...]
@@ -71,6 +73,15 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def cooperative(self, version: str | None = None) -> Tri:
         """Return whether `version` has a cooperative assignor; `cannot tell` if unknown."""
         return _since(self.cooperative_since, version)
+
+    def starts_with(self, assignor: str) -> Tri:
+        """Return whether the client starts with `assignor` in its list, whatever its version.
+
+        It is cannot tell for one that only the application can bring.
+        """
+        if assignor in self.assignors or self.other_assignors == "any":
+            return Tri.YES
+        return Tri.NO if self.other_assignors == "never" else Tri.CANNOT_TELL
 
     def kip848(self, version: str | None = None) -> Tri:
         """Return whether `version` can use `group.protocol=consumer`; `cannot tell` if unknown."""
@@ -126,6 +137,8 @@ _UNKNOWN: Final = Family(
     protocol="fixed",
     cooperative_since=UNKNOWN,
     kip848_since=UNKNOWN,
+    assignors=(),
+    other_assignors="unknown",
     defaults=(),
     client_id=None,
     timeouts=(),

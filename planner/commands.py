@@ -43,6 +43,14 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
     use: str
     line: str
 
+    @property
+    def states_client(self) -> bool:
+        """Return whether it answers which client a member runs, if that is the right answer.
+
+        Other commands repeat only what the user has stated.
+        """
+        return self.use.startswith("if ") and ANSWER in self.line
+
     def renamed(self, old: str | None, new: str) -> Self:
         """Return the command with the file name `old` replaced by `new`."""
         if old is None or old == new:

@@ -22,8 +22,10 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from rebal.groups.clients import (
+    assignors,
     family,
     fixes_protocol,
+    libraries,
     named_families,
     older,
     proven_family,
@@ -232,6 +234,38 @@ class GroupFacts:
     def borrowed(self) -> frozenset[str]:
         """Return the names of Kafka's assignors that a custom class of some member uses."""
         return borrowed_names(self.snapshot)
+
+    @cached_property
+    def unable(self) -> tuple[Facts, ...]:
+        """Return the members whose client is proven not to start with the target."""
+        return tuple(f for f in self.members if self.can_list(f, self.target) is Tri.NO)
+
+    def can_list(self, facts: Facts, assignor: str) -> Tri:
+        """Return whether this member's client starts with `assignor` in its list.
+
+        An assignor that the library does not bring counts if a member of the same client is proven
+        to list it: the application has it. Without proof of the client, the answer is yes only if
+        it is yes for every library that the member's bytes allow, else cannot tell.
+        """
+        held = assignor in self.names_held(facts.member)
+        if facts.family_proven and facts.family is not None and not held:
+            return self._brings(facts.family, assignor)
+        sent = excluded_by_bytes(facts.member.subscription, self.group.assignor)
+        online = facts.member.protocol_type == "consumer"
+        sure = held or all(
+            self._brings(key, assignor) is Tri.YES
+            for key in libraries()
+            if key not in sent and not (online and family(key).kip848() is Tri.NO)
+        )
+        return Tri.YES if sure else Tri.CANNOT_TELL
+
+    def _brings(self, key: str, assignor: str) -> Tri:
+        said = family(key).starts_with(assignor)
+        held = any(assignor in self.names_held(f.member) for f in self.members if f.family == key)
+        # Of the application's own assignors rebal knows only what evidence shows.
+        if said is Tri.CANNOT_TELL and (held or assignor in assignors()):
+            return Tri.YES if held else Tri.NO
+        return said
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
         """Return whether this assignor name in the member's list is, or may be, a custom class."""

@@ -403,18 +403,15 @@ def _lists(context: Context) -> Iterator[Answer]:
 
 
 def _families(context: Context) -> Answer:
-    """Return whether the client of every member has the target assignor.
-
-    Every client that speaks KIP-848 has range, roundrobin and cooperative-sticky; only some have
-    sticky. So only for sticky does the answer need proof of the client.
-    """
-    others = () if context.target == "sticky" else ("librdkafka", None)
-    doubtful = [
-        facts
-        for facts in context.members
-        if facts.family not in {"java", "franz-go", *others} or not (others or facts.family_proven)
-    ]
+    """Return whether the client of every member has the target assignor (RB124)."""
+    doubtful = [f for f in context.members if context.can_list(f, context.target) is not Tri.YES]
     return _first(
+        (
+            context.unable,
+            Tri.NO,
+            f"the client of {context.named(context.unable)} has no assignor {context.target}",
+            context.unable,
+        ),
         (
             doubtful,
             Tri.CANNOT_TELL,

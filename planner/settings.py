@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.clients import assignors
-from rebal.groups.model import Record
+from rebal.groups.clients import family as known_family
+from rebal.groups.model import Record, Tri
 from rebal.planner.plan import Setting
 
 KEY: Final = "partition.assignment.strategy"
@@ -184,12 +185,12 @@ def settings_for(
     `names` are the assignors in order of preference. A comment names the group, and `members` if
     only some of the group are meant. `connector`: the members are tasks of a sink connector, so the
     setting goes into the connector's configuration. `classes` is custom assignor → Java class.
-    Empty for a family whose configuration rebal does not know.
+    Empty for a family whose configuration rebal does not know, or which lacks one of them.
     """
     own = {plain(name): plain(each) for name, each in classes.items()}
     names = [plain(name) for name in names]
     head = _head(group_id, members)
-    if family in _FORMS:
+    if family in _FORMS and Tri.NO not in map(known_family(family).starts_with, names):
         java = (own.get(name) or _class(name) for name in names)
         written = ",".join(java if family == "java" else names)
         return _texts(family, {KEY: written}, head, connector=connector)
@@ -251,7 +252,7 @@ def classic_protocol_for(family: str, names: Sequence[str], group_id: str) -> tu
     It sets the assignor list `names`. Empty for a family whose configuration rebal does not know.
     """
     names = [plain(name) for name in names]
-    if family in _FORMS:
+    if family in _FORMS and Tri.NO not in map(known_family(family).starts_with, names):
         written = ",".join(map(_class, names) if family == "java" else names)
         head = f"{_head(group_id, ())}; remove group.remote.assignor"
         return _texts(family, {"group.protocol": "classic", KEY: written}, head)

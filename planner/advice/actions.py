@@ -25,7 +25,7 @@ from rebal.planner.admission.check import (
 )
 from rebal.planner.advice import wording as text
 from rebal.planner.clients import cooperative, is_mixed
-from rebal.planner.commands import ACCEPT, ANSWER
+from rebal.planner.commands import ACCEPT
 from rebal.planner.context import CONSUMER, Context, Facts, ids
 from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Action, Advice, Finding, Risk, ValidWhile
@@ -407,7 +407,7 @@ def open_question(finding: Finding) -> Advice:
     Its command accepts the finding's risk, if there is such a command.
     """
     what = finding.fix or finding.message
-    if any(ANSWER in one.line for one in finding.commands):
+    if any(one.states_client for one in finding.commands):
         what = f"restart nothing before the client is known: {finding.message}"
     return Advice(
         action=Action.EVIDENCE,

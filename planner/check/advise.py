@@ -33,14 +33,6 @@ from rebal.planner.verdict import BLOCKED, first_reason
 
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
-_JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-# CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
-BRINGS: Final = {
-    "librdkafka": _JAVAS - {"sticky"},
-    "kafkajs": frozenset({"RoundRobinAssigner"}),
-    "segmentio": frozenset({"range", "roundrobin"}),
-    "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
-}
 
 
 class PathStep(Record, frozen=True, kw_only=True):
@@ -169,7 +161,7 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)
         and not (refuses_mixed(start.family) and is_mixed(names))
-        and ({*names} <= {*start.names} or {*names} <= BRINGS.get(start.family or "", _JAVAS))
+        and ({*names} <= {*start.names} or {*names} <= {*family(start.family).assignors})
     )
 
 
@@ -224,13 +216,13 @@ def why_not_started(start: Start) -> str | None:
     software = Software(family=start.family, version=start.library.version)
     brokers = other_brokers(declared.brokers)
     rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
-    # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
+    # Nobody adds to Kafka's package.
     lacks = next(
         (
             name
             for name in names
             if name.startswith(("org.apache.kafka.clients.consumer.", "class "))
-            or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
+            or (family(start.family).starts_with(name) is Tri.NO and not is_unset(name))
         ),
         None,
     )

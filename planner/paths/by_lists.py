@@ -85,7 +85,7 @@ def by_lists(context: Context) -> PlannedPath:
     if not context.ahead:
         return PlannedPath(name=PathKind.FINISHED)
     eager = any(stays_eager(facts.family) for facts in context.ahead)
-    if context.undecided or (eager and context.goal == COOPERATIVE):
+    if context.unable or context.undecided or (eager and context.goal == COOPERATIVE):
         return PlannedPath(name=PathKind.NONE)
     if context.split:
         name = PathKind.MIXED_FAMILIES

@@ -236,18 +236,15 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 
 def _misnamed(context: Context) -> str:
     """Return why no member can have the assignor that `--to` names; empty if one may."""
-    named = f"--to {context.target} names an assignor of"
     program = "Connect workers" if context.group.protocol_type == "connect" else ""
     if context.streams or context.group.type is GroupType.STREAMS:
         program = "a Kafka Streams program"
-    others = (f.family_proven and f.family != "kafkajs" for f in context.members)
-    own = context.target == "RoundRobinAssigner" and not context.holding and all(others)
-    if context.only_target and program:
-        return (
-            f"{named} consumers, and this is a group of {program}, which takes --to cooperative "
-            "and --to eager"
-        )
-    return f"{named} kafkajs, which no member runs: that of the others is roundrobin" if own else ""
+    if not (context.only_target and program):
+        return ""
+    return (
+        f"--to {context.target} names an assignor of consumers, and this is a group of {program}, "
+        "which takes --to cooperative and --to eager"
+    )
 
 
 def _findings(

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rebal.groups.model import Knowledge
+from rebal.groups.model import GroupType, Knowledge
 from rebal.groups.wire.consumer_protocol import NO_GENERATION, decode_sticky
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.clients import (
     cooperative,
+    custom,
     exact_version,
     is_mixed,
     refuses_mixed,
     speak_kip848,
     stays_eager,
 )
-from rebal.planner.commands import AGREED
+from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER
 from rebal.planner.facts import topics_left
 from rebal.planner.rules.assignors import will_not_start
@@ -90,6 +91,7 @@ def no_mixed_list(context: Context) -> Findings:
         not context.planning
         or not (context.goal in (COOPERATIVE, EAGER) and context.both_kinds)
         or not context.stable
+        or context.unable
         or (context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead))
     ):
         return
@@ -412,6 +414,69 @@ def _forgets(facts: Facts) -> bool:
     subscription = facts.member.subscription
     memory = decode_sticky(subscription.user_data if subscription is not None else None)
     return memory.readable and bool(memory.previous) and memory.generation == NO_GENERATION
+
+
+def _to_named(context: Context) -> bool:
+    """Return whether the plan gives lists that end on another assignor than cooperative-sticky.
+
+    RB105 asks for cooperative-sticky, and each library has that of the change to it.
+    """
+    return (
+        context.planning
+        and context.client is None
+        and (context.classic or context.group.type is GroupType.CONSUMER)
+        and (context.goal == EAGER or (upgrade(context) and custom(context.target)))
+    )
+
+
+@rule(
+    "RB124",
+    Severity.BLOCK,
+    "This client does not have the target assignor",
+    reference="librdkafka: CONFIGURATION.md, partition.assignment.strategy; seen with "
+    "confluent-kafka 2.16.1",
+    applies=(_to_named,),
+    traits={Trait.OTHER_PATH},
+)
+def no_such_assignor(context: Context) -> Findings:
+    """A member's client library does not bring the assignor that the plan ends on.
+
+    Why it matters: librdkafka has range, roundrobin and cooperative-sticky, and takes no other. A
+    process that is restarted with another one ends at once ("Unsupported
+    partition.assignment.strategy: sticky"), and so does every restart of it. segmentio/kafka-go has
+    range and roundrobin; RoundRobinAssigner is kafkajs's own.
+
+    How to find out: the client software in the broker's request log, or the dependency itself.
+
+    How to fix it: plan an assignor that every client has: range or roundrobin. If the application
+    brings an assignor of this name itself (not possible with librdkafka), show one member that
+    lists it (--request-log, --client-log).
+
+    Cannot tell: the client is unknown or only inferred, and some client that it may be lacks the
+    assignor; or only other clients are seen with this assignor of the application.
+    """
+    for answer, proven in ((Tri.NO, True), (Tri.CANNOT_TELL, True), (Tri.CANNOT_TELL, False)):
+        named = [
+            facts
+            for facts in context.ahead
+            if facts.family_proven is proven and context.can_list(facts, context.target) is answer
+        ]
+        if not named:
+            continue
+        other = next(name for name in ("range", "roundrobin") if name != context.elected)
+        yield found(
+            f"{context.named(named)} {'cannot' if answer is Tri.NO else 'may not'} start with "
+            f"[{context.target}]: {_clients(named) or 'the client'} "
+            f"{'has' if answer is Tri.NO else 'may have'} no such assignor.",
+            result=opposite(answer),
+            members=named,
+            fix=f"Plan {other}, which every client has."
+            if proven
+            else f"Restart nothing before the client is known. {what_decides(context, named)}",
+            commands=(NamedCommand(f"plan {other}", context.replan(to=other)),)
+            if proven
+            else answers(context, named),
+        )
 
 
 # The first version that reads a v1 subscription's owned partitions; of librdkafka the oldest one

@@ -109,6 +109,18 @@ def test_assume_family_answers_a_question_on_an_unknown_client(group: Make, plan
     assert re.search(r"assumed +client id checkout-3 is java", said)
 
 
+def test_an_assignor_that_the_stated_client_lacks_is_answered_and_not_asked_again(
+    plan: Planned,
+) -> None:
+    unknown = {"id": "a", "list": ["range"], "family": None, "bytes": None}
+    group = group_of({"members": [unknown], "elected": "range"})
+    assert "a runs librdkafka" in flat(plan(group, "--to", "sticky", code=4).out)
+    said = plan(group, "--to", "sticky", "--assume-family", "librdkafka", code=3).out
+    assert "question" not in said.splitlines()[3]
+    assert "now:   first RB124: Plan roundrobin, which every client has." in said
+    assert "next:  rebal plan-upgrade --to roundrobin " in said
+
+
 def test_a_question_about_the_next_step_comes_before_later_steps_questions(plan: Planned) -> None:
     unknown = {"id": "a", "at_least": ["roundrobin"], "family": None, "bytes": None}
     said = plan(group_of({"members": [unknown], "elected": "roundrobin"}), code=4).out

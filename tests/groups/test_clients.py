@@ -55,7 +55,7 @@ EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 def test_every_client_family_and_assignor_cites_its_sources():
     assert set(clients.families()) >= {"java", "librdkafka", "kafka-python", "franz-go", "kafkajs"}
     for one in clients.families().values():
-        assert len(one.sources) == 7, one.key
+        assert len(one.sources) == 8, one.key
         assert all(one.sources.values()), one.key
         for default in one.defaults:
             assert set(default.list) <= set(clients.assignors())

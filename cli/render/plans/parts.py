@@ -25,7 +25,7 @@ from rebal.groups.clients import eager_only
 from rebal.groups.commands import Command
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.groups.protocol import KIPS
-from rebal.planner.commands import ANSWER, READ_MORE, explain
+from rebal.planner.commands import READ_MORE, explain
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.plan import (
     Action,
@@ -205,7 +205,7 @@ def advice_rows(plan: Plan) -> Rows:
         key=lambda one: one.before_step or 0,
     )
     runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
-    if any(ANSWER in one.line for one in runs):
+    if any(one.states_client for one in runs):
         yield label, "run the command of the question above that is right"
     elif len(runs) == 1:
         yield label, runs[0].line

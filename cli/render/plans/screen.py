@@ -49,7 +49,7 @@ from rebal.cli.render.text import (
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.streams import process_names
-from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
+from rebal.planner.commands import ACCEPT, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
@@ -222,7 +222,7 @@ def _asked(plan: Plan) -> list[Finding]:
         one
         for severity in (Severity.BLOCK, Severity.WARN)
         for one in _open(plan, severity)
-        if any(ANSWER in each.line for each in one.commands)
+        if any(each.states_client for each in one.commands)
     ]
 
 

@@ -75,9 +75,12 @@ class RunningProcess(Record, frozen=True, kw_only=True):
 
 def refusal(process: Process) -> str:
     """Return the reason why the client itself rejects these settings; empty if it accepts them."""
+    client = family(process.family)
     if process.protocol != "classic":
         return ""
-    client = family(process.family)
+    for name in process.assignors:
+        if client.starts_with(name) is Tri.NO:
+            return f"{client.title}: no assignor {name}"
     kinds = {protocols_of(name, process.family) for name in process.assignors}
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)
     eager = any(kind == frozenset({_EAGER}) for kind in kinds)

@@ -57,6 +57,21 @@ def test_member_whose_callback_throws_ends_and_leaves_unless_close_throws_too(
     assert longest - 20 < run.measures.longest < longest
 
 
+@pytest.mark.parametrize(
+    ("family", "version", "names", "protocol", "why"),
+    [
+        ("librdkafka", "2.6.0", ("sticky",), "classic", "no assignor sticky"),
+        ("librdkafka", "2.12.0", ("sticky",), "consumer", ""),
+        ("segmentio", None, ("sticky", "range"), "classic", ""),
+    ],
+)
+def test_client_does_not_start_with_what_it_lacks(
+    family: str, version: str | None, names: tuple[str, ...], protocol: str, why: str
+) -> None:
+    run = play(scene(RANGE, RANGE), late(*names, family=family, version=version, protocol=protocol))
+    assert [why in said for _, said in told(run, "did not start")] == [True] * bool(why)
+
+
 def test_stopped_member_leaves_when_its_listener_is_done() -> None:
     stop = event("stop", "m1", at=100)
     run = play(scene(RANGE, RANGE, on_revoked=20.0), stop)
