@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Spec, SpecMember, get
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
-from rebal.groups.clients import default_list, protocols_of, worker_list
+from rebal.groups.clients import default_list, family, protocols_of, worker_list
 from rebal.groups.durations import seconds_of, share_of
 from rebal.groups.model import (
     CoordinatorKind,
@@ -23,6 +23,7 @@ from rebal.groups.model import (
     Member,
     RebalanceProtocol,
     Record,
+    Software,
     Tri,
 )
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
@@ -195,14 +196,19 @@ def _is_worker(member: Member) -> bool:
 def process_of(
     member: Member, topics: tuple[str, ...], speed: Speed, rack: str | None = None
 ) -> Process:
-    """Return a member's process with the timeouts that it joined with, or its client's defaults."""
-    patience, software = waits(member), member.software
+    """Return a member's process with the timeouts that it joined with, or its client's defaults.
+
+    A member that speaks KIP-848 has no version if that version has only a preview of it.
+    """
+    patience, software = waits(member), member.software or Software()
+    key = software.family or "java"
+    preview = member.protocol_type == "consumer" and family(key).kip848(software.version) is Tri.NO
     return Process(
         name=member.member_id,
         client_id=member.client_id,
         instance_id=member.instance_id,
-        family=(software.family if software is not None else None) or "java",
-        version=software.version if software is not None else None,
+        family=key,
+        version=None if preview else software.version,
         topics=topics,
         rack=rack,
         session=patience.session,

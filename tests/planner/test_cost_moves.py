@@ -112,7 +112,7 @@ def played(
 def test_moves_to_and_from_uniform_cost_what_live_members_report(
     there: bool, last: int, seed: int
 ) -> None:
-    own = {"list": [DONE]} if there else {"protocol_type": "consumer"}
+    own = {"version": "4.1.1", **({"list": [DONE]} if there else {"protocol_type": "consumer"})}
     members = [{"id": "m0", "instance": "a-0", **own}, {"id": "m1", **own}, {"id": "m2", **own}]
     kind = "classic" if there else "consumer"
     snapshot = group_of({"members": members, "elected": DONE if there else "uniform", "type": kind})
@@ -134,7 +134,7 @@ def test_moves_to_and_from_uniform_cost_what_live_members_report(
 def test_start_of_all_at_once_is_one_classic_generation_or_one_kip848_epoch_per_member(
     there: bool, rebalances: int
 ) -> None:
-    snapshot = group(3, list=["range"]) if there else kip848(3)
+    snapshot = group(3, list=["range"], version="4.1.1") if there else kip848(3)
     run = played(snapshot, up=there, classic="range", together=True)
     # The Empty group is replaced by one of the other type: its first generation, or epochs.
     assert run.phases[-1].measures.rebalances == rebalances == run.rebalances[-1].generation

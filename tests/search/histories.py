@@ -362,7 +362,7 @@ def smaller(history: History) -> Iterator[History]:
         before, after = consumers[:number], consumers[number + 1 :]
         plain = (
             replace(one, static=False),
-            replace(one, software=MODERN[0]),
+            replace(one, software=MODERN[history.kip848]),
             replace(one, own=False),
         )
         for consumer in plain:

@@ -310,9 +310,10 @@ class CostStart:
             assignors=(self.then if done else ()) or self.lists[name],
             protocol=(self._roll.protocol if done else "") or self._protocols[name],
         )
-        # A newer version comes with the list, or the list is a stand-in that the client refuses.
+        # A newer version comes with the restart, or the list is a stand-in that the client refuses.
+        protocol = self._roll.protocol or made.protocol
         for other in ({"version": None}, {"family": "java"}):
-            if refusal(replace(made, assignors=self.then or made.assignors)):
+            if refusal(replace(made, assignors=self.then or made.assignors, protocol=protocol)):
                 made = replace(made, **other)
         if killed:
             slow = made.rebalance - made.heartbeat - made.poll - _NOTICED

@@ -76,6 +76,8 @@ class RunningProcess(Record, frozen=True, kw_only=True):
 def refusal(process: Process) -> str:
     """Return the reason why the client itself rejects these settings; empty if it accepts them."""
     client = family(process.family)
+    if process.protocol == "consumer" and client.kip848(process.version) is Tri.NO:
+        return f"this version of {client.title} has no group.protocol=consumer"
     if process.protocol != "classic":
         return ""
     for name in process.assignors:

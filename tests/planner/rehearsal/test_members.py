@@ -60,6 +60,8 @@ def test_member_whose_callback_throws_ends_and_leaves_unless_close_throws_too(
 @pytest.mark.parametrize(
     ("family", "version", "names", "protocol", "why"),
     [
+        ("java", "2.8.2", RANGE, "consumer", "this version of Java consumer has no group.protocol"),
+        ("kafkajs", None, RANGE, "consumer", "this version of kafkajs has no group.protocol"),
         ("librdkafka", "2.6.0", ("sticky",), "classic", "no assignor sticky"),
         ("librdkafka", "2.12.0", ("sticky",), "consumer", ""),
         ("segmentio", None, ("sticky", "range"), "classic", ""),

@@ -311,6 +311,13 @@ def test_a_client_that_is_too_old_for_kip848_blocks_its_step(
     assert too_old(scene_of(group)[0], script).partition(" group.")[0] == said
 
 
+def test_a_member_that_runs_a_preview_of_kip848_starts_again() -> None:
+    members = pods(2, protocol_type="consumer", version="3.9.1")
+    scene, _ = scene_of(group_of({"members": members, "type": "consumer", "elected": "uniform"}))
+    run = rehearse(scene, Script(events=(ScriptEvent(do=Deed.RESTART, members=("shipping-0",)),)))
+    assert {each.state for each in run.members} == {"running"}
+
+
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_every_rehearsal_parameter_sets_the_value_that_the_rehearsal_reads(name: str) -> None:
     value = 0.25
