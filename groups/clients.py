@@ -67,11 +67,17 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def mixed(self) -> Tri:
-        """Return whether one assignor list of this client may mix eager and cooperative ones."""
+        """Return whether one assignor list of this client may mix eager and cooperative assignors.
+
+        `cannot tell` if that is not known for the family.
+        """
         return {"allowed": Tri.YES, "unknown": Tri.CANNOT_TELL}.get(self.mixed_list, Tri.NO)
 
     def cooperative(self, version: str | None = None) -> Tri:
-        """Return whether `version` has a cooperative assignor; `cannot tell` if unknown."""
+        """Return whether `version` has a cooperative assignor.
+
+        `cannot tell` if the answer depends on a version that is not known.
+        """
         return _since(self.cooperative_since, version)
 
     def starts_with(self, assignor: str) -> Tri:
@@ -84,7 +90,10 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Tri.NO if self.other_assignors == "never" else Tri.CANNOT_TELL
 
     def kip848(self, version: str | None = None) -> Tri:
-        """Return whether `version` can use `group.protocol=consumer`; `cannot tell` if unknown."""
+        """Return whether `version` can use `group.protocol=consumer`.
+
+        `cannot tell` if the answer depends on a version that is not known.
+        """
         return _since(self.kip848_since, version)
 
 
@@ -188,8 +197,8 @@ def software_of(name: str | None, version: str | None, evidence: Evidence) -> So
 def is_named(software: Software | None) -> bool:
     """Return whether the client's family is stated, not guessed.
 
-    The client states it in its handshake, a log or a record of `__consumer_offsets`, or the user
-    does.
+    It is stated by the client (in its handshake, in a log or in a record of `__consumer_offsets`)
+    or by the user.
     """
     if software is None or software.family is None:
         return False
@@ -222,8 +231,8 @@ def is_automatic(group_id: str, client_id: str) -> bool:
 def fixes_protocol(software: Software | None) -> bool:
     """Return whether the client certainly fixes its rebalance protocol when it is built.
 
-    Where the subscription bytes leave several families (named in the version range), all of them
-    must be known to do so.
+    If the subscription bytes leave several families possible (the version range names them), the
+    answer is True only if all of them do so.
     """
     key = proven_family(software)
     text = "" if software is None or software.family else software.version_range or ""
@@ -339,7 +348,10 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
 
 
 def older(software: Software, limit: str) -> Tri:
-    """Return whether `software` is older than `limit`, by its version or its version range."""
+    """Return whether `software` is older than `limit`, by its version or its version range.
+
+    `cannot tell` if it has neither, or if the range includes older and newer versions.
+    """
     edge = version_tuple(limit) or ()
     if (have := version_tuple(software.version)) is not None:
         return Tri.YES if have < edge else Tri.NO
@@ -408,10 +420,10 @@ class Library(Record, frozen=True, kw_only=True):
 
 
 class BrokerDifference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One difference from Apache Kafka that consumer groups meet at `OtherBrokers`.
+    """One way in which `OtherBrokers` differ from Apache Kafka for consumer groups.
 
-    It applies to groups of this `protocol` and to clients of this `family` (None: all), and with
-    `static` only to static members. `what` describes it.
+    `what` describes it. It applies to groups of this `protocol` and to clients of this `family`
+    (each None: all). If `static` is True, it applies to static members only.
     """
 
     what: str
@@ -436,10 +448,10 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     def under(
         self, protocol: str | None, families: Collection[str | None], *, static: bool
     ) -> list[str]:
-        """Return the differences from Apache Kafka that apply to a group, each as text with source.
+        """Return the differences from Apache Kafka that apply to a group, each with its source.
 
-        `protocol` is `classic` or `consumer`, `families` are the client families of the members,
-        and `static` says whether the group has static members.
+        `protocol` is `classic` or `consumer` (None: not known), `families` are the client families
+        of the members, and `static` is True if the group has static members.
         """
         return [
             f"{one.what} ({one.source})"

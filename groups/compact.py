@@ -126,8 +126,8 @@ def read_by_topic(value: object) -> ByTopic:
     The value is a mapping of topics to partitions, or a folded text such as `a 0-3; b 5`.
 
     Raises:
-        ValueError: it is neither, a topic occurs twice, or its partitions are invalid; the message
-            ends with the topic, in msgspec's notation for a path.
+        ValueError: the value is neither of these, a topic occurs twice, or its partitions are
+            invalid; the message ends with the topic, in msgspec's notation for a path.
     """
     pairs: Iterable[tuple[object, object]]
     if isinstance(value, str):

@@ -553,7 +553,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
         return next((item.source for item in self.evidence), Source.DESCRIBE)
 
     def described(self, detail: str) -> tuple[Evidence]:
-        """Return evidence for `detail` with the source and time of the group's own facts."""
+        """Return evidence that says `detail`, with the source and time of the group's own facts."""
         return (Evidence(source=self.source, at=self.captured_at, detail=detail),)
 
     @property

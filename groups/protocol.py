@@ -68,8 +68,9 @@ class ProtocolAnswer(Record, frozen=True):
 class CommonAssignors(Record, frozen=True, kw_only=True):
     """Assignors that every member's list contains, and assignors that some member's list lacks.
 
-    `doubtful` are assignors that only the probe denies, where a coordinator reload may be the cause
-    instead of a member's list. `source` names the sources of the answers, as text.
+    `doubtful` are assignors that may belong to either: only the probe says that a list lacks them,
+    and the coordinator may not hold every member's whole list, as after it loaded the group.
+    `source` names the sources of the answers, as text.
     """
 
     supported: tuple[str, ...] = ()
@@ -268,7 +269,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
 
 
 def _contradiction(known: AssignorList, elected: str) -> str | None:
-    """Return how `known` contradicts itself or the elected assignor, as a clause, or None."""
+    """Return how `known` contradicts itself or the elected assignor, as a clause; None if not."""
     if known.knowledge is Knowledge.EXACT:
         return None if elected in known.list else f"{elected} is elected and not in its list"
     both = next((name for name in known.at_least if name in known.lacks), None)
@@ -278,7 +279,7 @@ def _contradiction(known: AssignorList, elected: str) -> str | None:
 def _by_list(
     member: Member, elected: str | None, borrowed: frozenset[str]
 ) -> ProtocolAnswer | None:
-    """Return the protocol that the member's exact list and client family prove; None if none."""
+    """Return the protocol that the member's exact list and client family prove, else None."""
     known = member.assignors
     if known.knowledge is not Knowledge.EXACT or not known.list:
         return None
@@ -305,7 +306,10 @@ def _by_list(
 
 
 def _by_program(member: Member) -> ProtocolAnswer | None:
-    """Return the protocol that a Kafka Streams member showed, else that of its version, or None."""
+    """Return the protocol that a Kafka Streams member was seen to run, else that of its version.
+
+    Return None if neither is known.
+    """
     if member.ran is not None:
         value = member.ran.value
         shown = "kept" if value is _COOPERATIVE else "gave up"
@@ -348,8 +352,9 @@ def list_protocol(
 def _by_deed(member: Member, *, gave_up: bool) -> ProtocolAnswer | None:
     """Return the protocol that the member's partitions showed when it last joined, else None.
 
-    COOPERATIVE if it still owned partitions. EAGER if it had revoked all of them, but only with
-    `gave_up`: the caller passes it where the assignor list proves no protocol.
+    It is COOPERATIVE if the member still owned partitions. It is EAGER if the member had revoked
+    all of them and `gave_up` is True, which the caller passes if the assignor list proves no
+    protocol.
     """
     if kept := member.kept_partitions:
         why = f"it kept its partitions ({kept}) when it last joined, as only COOPERATIVE members do"
@@ -416,8 +421,8 @@ def _cannot_tell(why: str) -> ProtocolAnswer:
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
     """Return the names of Kafka's assignors that a custom class of some member has.
 
-    The member's log shows the class, or the member did not treat its partitions as Kafka's class
-    would.
+    Either the member's log shows the class, or the member did with its partitions what Kafka's
+    class would not do.
     """
     return frozenset().union(
         *(borrowed_in(member.assignors) | disproved(member) for member in snapshot.members)
@@ -465,11 +470,11 @@ def class_of(member: Member, name: str) -> str | None:
 
 
 def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
-    """Return whether `name` in the member's assignor list is, or may be, a custom class.
+    """Return True if `name` in the member's assignor list is or may be a custom class's name.
 
-    It is if the member's own log shows the class, or if its partitions disprove Kafka's class. It
-    may be if another member uses the name for a custom class (`borrowed`), this member's log does
-    not show its classes, and the member may be a Java client.
+    It is one if the member's own log shows the class, or if its partitions disprove Kafka's class.
+    It may be one if another member uses the name for a custom class (`borrowed`), this member's log
+    does not show its classes, and the member may be a Java client.
     """
     if name not in borrowed:
         return False

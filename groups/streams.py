@@ -117,10 +117,10 @@ def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:
 
 
 def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
-    """Yield a key of each member's process, and the member.
+    """Yield a key for each member, and the member; members of one process have equal keys.
 
-    The key is the process id of Streams, else the address of consumers with Java's default client
-    ids, else the member id.
+    The key is the process id that a Streams member sends, else the address of a consumer whose
+    client id Java generated, else the member id.
     """
     alike = Counter((member.client_id, member.host) for member in snapshot.members)
     shared = {host for (_, host), count in alike.items() if count > 1}

@@ -39,7 +39,7 @@ NAMES: Final = tuple(ASSIGNORS)
 
 
 def get(name: str) -> Assignor:
-    """Return the assignor of that name.
+    """Return Kafka's client-side assignor with the name `name`.
 
     Raises:
         UnknownAssignorError: no assignor has that name; the message lists the known names.

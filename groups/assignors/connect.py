@@ -87,10 +87,11 @@ def incremental(round_: ConnectRound, memory: Memory) -> tuple[dict[str, GivenWo
 
 
 def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
-    """Return `work` by connector, in the order in which the leader sends it.
+    """Return `work` grouped by connector, in the form in which the leader sends it.
 
-    With `hashed`, the connectors are in the iteration order of a Java HashSet, else in that of
-    `work`. The number `CONNECTOR` among a connector's tasks stands for the connector itself.
+    With `hashed`, the connectors are in the iteration order of a Java HashSet, as in the leader;
+    otherwise they are in the order of `work`. The number `CONNECTOR` among a connector's tasks
+    stands for the connector itself.
     """
     connectors = [item for item in work if not _is_task(item)]
     sent = {name: [CONNECTOR] for name, _ in (_hash_set(connectors) if hashed else connectors)}
@@ -101,7 +102,7 @@ def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
 
 
 def work_of(sent: ConnectorTasks | None) -> Work:
-    """Return the work in `sent`, connectors first, in its order (None counts as no work)."""
+    """Return the work in `sent`: its connectors, then its tasks; empty for None."""
     return _connectors_first((name, number) for name, numbers in sent or () for number in numbers)
 
 
@@ -114,7 +115,7 @@ def running_of(work: Work) -> tuple[Running, ...]:
 
 
 def held_of(running: Iterable[Running]) -> Work:
-    """Return the `Running` records of a snapshot as work."""
+    """Return the work that the `Running` records of a snapshot describe."""
     return work_of(
         tuple(
             (one.connector, (CONNECTOR, *one.tasks) if one.itself else one.tasks) for one in running
@@ -142,7 +143,7 @@ def _sorted(items: Iterable[Item]) -> list[Item]:
 
 
 def _hash_set(items: Collection[Item]) -> HashTable[Item]:
-    """Return the table of `new HashSet<>(items)`; all items are connectors, or all are tasks."""
+    """Return the table of `new HashSet<>(items)`; `items` must be all connectors or all tasks."""
     table: HashTable[Item] = HashTable(table_size(len(items)))
     for name, number in items:
         hash_ = string_hash(name)
@@ -156,10 +157,7 @@ _BACKOFF: Final = 40
 
 
 def _backoff(rounds: int, max_delay_ms: int) -> int:
-    """Return the delay in ms before the next revocation, after `rounds` revoking rebalances.
-
-    The revoking rebalances are in a row.
-    """
+    """Return the delay in ms before the next revocation, after `rounds` successive revocations."""
     if max_delay_ms <= 1:
         return max_delay_ms
     most = log(max_delay_ms) / log(_BACKOFF)
@@ -228,10 +226,11 @@ class _Leader:
         )
 
     def _lost_to_share_out(self) -> Sequence[Item]:
-        """Return the lost work that any worker may get now.
+        """Return the lost work that any worker may get now; update the delay and the candidates.
 
-        Other lost work waits until the delay ends. When it has ended, the lost work goes here to
-        the candidates: the workers that had no work during the delay.
+        Lost work waits until the delay ends, unless no worker has left or the longest delay is 0.
+        When the delay has ended, this method assigns the lost work to the candidates, the workers
+        that had no work during the delay. It returns that work only if there are no candidates.
         """
         if not self._lost and not self._revoked_before:
             self._candidates, self._scheduled, self._delay = (), 0, 0
@@ -258,7 +257,8 @@ class _Leader:
     def _balance(self) -> None:
         """Revoke work from workers above their share.
 
-        If the previous rebalance revoked too, only a back-off delay is set, unless that delay is 0.
+        If the previous rebalance revoked work too, a back-off delay is set instead; work is then
+        revoked only if that delay is 0.
         """
         excess = {worker: items for worker, items in self._excess().items() if items}
         if not excess:
@@ -292,10 +292,10 @@ class _Leader:
         return made
 
     def _share_out(self, kind: bool, items: Sequence[Item]) -> None:
-        """Assign `items` one by one to the workers with the fewest; `kind` is True for tasks.
+        """Assign `items`, which are all tasks (`kind` True) or all connectors, to the workers.
 
-        Only work of this kind counts. The workers with the fewest take turns, sorted by worker
-        name.
+        Each item goes to one of the workers with the fewest items of this kind. These workers take
+        turns in the order of their names.
         """
         sizes = {
             worker: sum(_is_task(item) is kind for item in held)
@@ -315,7 +315,10 @@ class _Leader:
 
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
-    """Yield a worker's `items` that are in `some`, in the iteration order of Kafka's sets."""
+    """Yield the worker's `items` that are in `some`: connectors, then tasks.
+
+    Both are in the iteration order of a Java HashSet from which the other items were removed.
+    """
     if not any(map(some.__contains__, items)):
         return
     for kind in (False, True):

@@ -38,7 +38,7 @@ class SlotTree(Generic[_K]):
     Iteration does not follow the tree: a new key comes right after its parent, and the root is
     moved to the front after each change. A tree that has too few keys becomes a list again.
     Insertion and deletion rebalance as in Cormen et al., "Introduction to Algorithms", chapter 13.
-    The tree compares the `order` of the keys, which is different for each key.
+    The tree compares the `order` values that its keys were added with; no two are equal.
     """
 
     __slots__ = ("_nodes", "_order", "_root")
@@ -59,7 +59,7 @@ class SlotTree(Generic[_K]):
         return len(self._order)
 
     def add(self, key: _K, order: Any) -> None:
-        """Insert a new key; `order` is its place in the tree's comparison."""
+        """Insert a new key; the tree compares keys by their `order` values."""
         parent = self._put(key, order)
         assert parent is not None
         self._order.insert(self._order.index(parent.key) + 1, key)
@@ -153,7 +153,7 @@ class SlotTree(Generic[_K]):
             self._after_delete(parent, side)
 
     def _after_delete(self, parent: _Node[_K], side: int) -> None:
-        """Restore the black height: the subtree at `parent.kids[side]` is one too low."""
+        """Rebalance the tree after `parent.kids[side]` lost a black node on each of its paths."""
         while True:
             sister = parent.kids[1 - side]
             assert sister is not None
@@ -203,11 +203,10 @@ def table_size(keys: int) -> int:
 
 
 class HashTable(Generic[_K]):
-    """A HashMap's keys, in its iteration order; it never shrinks, as in Java.
+    """The keys of a Java HashMap, in its iteration order; it never shrinks, as in Java.
 
     `size` is the number of slots that it begins with: a power of 2, by default Java's own default.
-    `add` takes the key, its unsigned 32-bit hash, and what orders it among keys of equal hash in
-    a tree (unused for keys whose hashes differ). `first` costs O(log slots), amortised.
+    `first` costs O(log slots), amortised.
     """
 
     __slots__ = ("_heap", "_size", "_slots", "_where")
@@ -235,7 +234,10 @@ class HashTable(Generic[_K]):
         return next(iter(self._slots[self._heap[0]]))
 
     def add(self, key: _K, hash_: int, tie: Any = 0) -> None:
-        """Add `key` unless it is there; `hash_` is its unsigned hash, `tie` orders equal hashes."""
+        """Add `key` if it is not there; `hash_` is its unsigned 32-bit hash.
+
+        `tie` orders keys with equal hashes in a `SlotTree`; it is not used for other keys.
+        """
         if key in self._where:
             return
         spread = hash_ ^ (hash_ >> 16)

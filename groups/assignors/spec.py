@@ -28,9 +28,9 @@ Assignment = dict[str, list[TopicPartition]]
 class SpecMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member as the assignor sees it.
 
-    `owned` is the subscription's `ownedPartitions` in order; `generation` is None or negative when
-    absent (below subscription v2); `user_data` is the subscription's raw user data; a `rack` of
-    None or "" counts as none.
+    `owned` are the subscription's `ownedPartitions`, in its order. `generation` is None or negative
+    if the subscription has none (below v2). `user_data` is the subscription's raw user data. A
+    `rack` of None or "" means that the member has no rack.
     """
 
     member_id: str
@@ -127,8 +127,8 @@ class Violation(Record, frozen=True, kw_only=True):
 def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
     """Return the rules that `result` breaks for the input `spec`; empty if it breaks none.
 
-    With `cooperative`, a partition that its owner must revoke first may be left out, and must not
-    be assigned to anyone else.
+    With `cooperative`, a partition that a member still owns may be left out of the result, and must
+    not be assigned to another member.
     """
     found = defaultdict[PartitionRule, list[tuple[str, int, str | None]]](list)
     owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}
@@ -191,7 +191,7 @@ class Guarded:
             raise CustomAssignorError(f"{where}: supported_protocols: {error}.") from None
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """Return the assignor's user data; None if the assignor has no such method."""
+        """Return the member's user data; None if the custom assignor has no method for it."""
         if not hasattr(self._inner, "subscription_user_data"):
             return None
         made = self._call("subscription_user_data", member)
@@ -203,8 +203,8 @@ class Guarded:
         """Return the assignor's result; members that the assignor leaves out get no partitions.
 
         Raises:
-            CustomAssignorError: the assignor raised another error, or did not return a mapping of
-                member ids to (topic, partition) lists.
+            CustomAssignorError: the assignor raised any error but LeaderWouldFail, or did not
+                return a mapping of member ids to (topic, partition) lists.
             LeaderWouldFail: the assignor itself raised it.
         """
         made = self._call("assign", spec)
@@ -223,7 +223,8 @@ class Guarded:
     ) -> SpecMember:
         """Return the member after it received `assigned`.
 
-        If the assignor has no such method, the member owns exactly `assigned` and has no user data.
+        If the custom assignor does not define this method, the member owns exactly `assigned` and
+        has no user data.
         """
         if not hasattr(self._inner, "on_assignment"):
             return replace(member, owned=tuple(assigned), generation=generation, user_data=None)

@@ -41,10 +41,11 @@ _SAME: Final = timedelta(seconds=5)
 def rejections(
     known: Sequence[Refusal], seen: Sequence[Observation], members: Sequence[Member]
 ) -> tuple[Refusal, ...]:
-    """Return the known and newly observed rejections, each once, newest last.
+    """Return the `known` rejections and those that `seen` shows, each once, newest last.
 
-    At most `MOST_REFUSALS` are returned: the newest rejection of each client first, then each
-    client's second newest, and so on.
+    `members` are the present members, which may prove that a rejected client is back. At most
+    `MOST_REFUSALS` are returned: the newest rejection of each client first, then each client's
+    second newest, and so on.
     """
     found_joins = [one for one in seen if isinstance(one, Joined)]
     joins, by_steps = _Joins(found_joins), list(filter(unnamed, found_joins))
@@ -64,10 +65,10 @@ def rejections(
 
 
 def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
-    """Return whether the client itself followed the rejected join with a join of a longer list.
+    """Return whether the client of the rejected join `one` sent another join with a longer list.
 
-    Only clients without a software name do so (aiokafka, see `begins`): the rejection is one step
-    of their join, not a failure.
+    Only clients that send no software name do so (aiokafka, see `begins`). The rejection is then
+    one step of a longer join, not a failure.
     """
     return unnamed(one) and any(
         (join.client_id, join.host) == (one.client_id, one.host)
@@ -98,11 +99,12 @@ class _Joins:
     def after(
         self, one: Refusal, is_later: Callable[[Joined], bool], *more: object
     ) -> list[Joined]:
-        """Return the accepted joins of the rejected client for which `is_later` is true.
+        """Return the accepted joins of the client rejected in `one` for which `is_later` is true.
 
-        `more` are further keys that identify the client. A dynamic client rejoins with a new member
-        id, or on the same connection. A join with an older member id is that of another process
-        with the same client id and address, and is left out.
+        `more` are further keys that identify the client. A dynamic client's join is returned only
+        if its member id was new after the rejection, or if it came over the connection of the
+        rejected join. A join with an older member id is that of another process with the same
+        client id and address.
         """
         found = [
             join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
@@ -121,7 +123,8 @@ class _Joins:
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
     """Yield the keys that identify the client: records with a common key belong to one client.
 
-    The key is the instance id; without one, the connection and the client id with the address.
+    A static client has one key, its instance id. A dynamic client has two: its connection, and its
+    client id with its address. A key that is not known is left out.
     """
     if one.instance_id is not None:
         yield one.instance_id
@@ -133,11 +136,11 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
 
 
 def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
-    """Return the record of an observed rejection, resolved if its client joined later.
+    """Return the record of an observed rejection, marked as resolved if its client joined later.
 
-    `alone` says that no current member has its client id. A client's own log shows no address. In
-    such a log a later join resolves the rejection only if the instance id identifies the client, or
-    if no other process has its client id.
+    `alone` is True if no current member has the client's client id. A rejection in the client's own
+    log shows no address. A later join in that log then resolves it only if the client is static, or
+    if `alone` is True and the client id is not one that Java generates.
     """
     seen = asdict(one)
     made = Refusal(**{name: seen[name] for name in Refusal.__struct_fields__ if name in seen})
@@ -147,7 +150,7 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
-    """Return the rejection, marked as resolved if a later join or a current member proves it.
+    """Return the rejection `one`, marked as resolved if a later join or a current member proves it.
 
     A fenced static client (FENCED_INSTANCE_ID) counts as resolved while a member has its instance
     id.
@@ -216,10 +219,10 @@ def _is_later(join: Joined, one: Refused | Refusal) -> bool:
 
 
 def is_after(one: Seen, other: Seen) -> bool:
-    """Return whether `one` was certainly logged after the other observation.
+    """Return whether `one` was certainly logged after `other`.
 
-    Within one log of one broker or client, the order of its lines decides, else the times in UTC
-    do.
+    Two lines of one log and one origin (broker or client) are compared by line number, all others
+    by their times in UTC.
     """
     if one.log and (one.log, one.origin) == (other.log, other.origin):
         return one.line > other.line
@@ -251,12 +254,12 @@ _SURGE: Final = timedelta(minutes=2)
 
 
 class _Life:
-    """Observed joins and leave of one member id; at least one of them is present.
+    """Observed joins of one member id and its leave; at least one of them was observed.
 
     `joins` are in the order of the log. `first` is the first join, even if the coordinator only
-    gave the client its member id; `last` is the newest accepted join, if a log shows one. Both are
-    dated by the brokers' clocks if the brokers' logs show an accepted join. Without a join, both
-    are the leave.
+    gave the client its member id. `last` is the newest accepted join, if a log shows one. Both are
+    dated by the brokers' clocks if the brokers' logs show an accepted join. If no join was
+    observed, `first` and `last` are the leave.
     """
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
@@ -328,9 +331,9 @@ def client_of(one: Departed | Refusal | Refused | Joined | Member) -> str:
 def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> GroupSnapshot:
     """Return `snapshot` without the clients that, by the user's statement, left for good.
 
-    `since` maps an instance id, a client id or a member id to the time of the statement. What was
-    observed later stays. Rejections of dynamic clients stay too, because several clients can have
-    one client id.
+    `since` maps an instance id, a client id or a member id to the time of the statement. A client
+    that was seen after that time stays. Rejections of dynamic clients stay too, because several
+    clients can have one client id.
     """
     if not since:
         return snapshot
@@ -372,10 +375,10 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
 def _unsucceeded(
     gone: Sequence[_Life], successors: dict[str, _Life], *, by_address: bool
 ) -> list[_Life]:
-    """Return the members in `gone` that have no successor in `successors`.
+    """Return those of the past members `gone` that have no successor in `successors`.
 
-    A successor has the same client id, and with `by_address` also the same address. Each successor
-    that is found is removed from `successors`.
+    A successor has the same client id, with `by_address` also the same address, and joined late
+    enough (`_follows`). Each successor that is found is removed from `successors`.
     """
 
     def key_of(life: _Life) -> tuple[str, str] | None:
@@ -401,8 +404,8 @@ def _unsucceeded(
 def _follows(other: _Life, life: _Life) -> bool:
     """Return whether `other` first joined late enough to be the successor of `life`.
 
-    If `life` left by request: after it left, or at most two minutes before. Else: after it was last
-    seen.
+    If `life` left by request, `other` must have joined after it left, or at most two minutes
+    before. Otherwise `other` must have joined after `life` was last seen.
     """
     if life.left is None or life.left.expired:
         # A killed process often starts again before the session of its old id has expired.

@@ -79,9 +79,10 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
 def _at_odds(
     member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]
 ) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
-    """Yield each contradiction of the member's assignor list, and the evidence against the list.
+    """Yield each contradiction about the member's assignor list, and the evidence against it.
 
-    The contradiction is a clause of text.
+    The contradiction is described in a clause. `borrowed` are the names of Kafka's assignors that
+    custom classes of the group have (`protocol.borrowed_names`).
     """
     known, elected, kept = member.assignors, snapshot.group.assignor, member.kept_partitions
     if known.knowledge is not Knowledge.EXACT:
@@ -155,10 +156,10 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
 
 
 def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
-    """Add the bound that a probe's "no" proves if only one member can lack the assignor.
+    """Return the members, one of them with the bound that a probe's "no" proves.
 
-    The lists of all other members must be known to contain it. Else the members are returned
-    unchanged.
+    If all lists but one are known to contain the assignor, that one lacks it. Otherwise the members
+    are returned unchanged.
     """
     holds = [member.assignors.holds(answer.assignor) for member in members]
     if Tri.NO in holds or holds.count(Tri.CANNOT_TELL) != 1:
@@ -304,7 +305,7 @@ def _chosen(
 
 
 def _shown_already(text: str, member: Member, names: tuple[str, ...]) -> bool:
-    """Return whether evidence shows exactly the list `names` for the member.
+    """Return True if evidence shows exactly the list `names`, False if it leaves the list open.
 
     Raises:
         AssumptionError: evidence proves that the member has another list.
@@ -339,7 +340,8 @@ def _hold_against_evidence(
 ) -> None:
     """Raise AssumptionError if the assumptions cause a contradiction in the evidence.
 
-    `before` is the snapshot without the assumed lists, `after` the snapshot with them.
+    `before` is the snapshot without the assumed lists, `after` the snapshot with them. `said` are
+    the texts of --assume, `lists` is member id → the text that concerns it and its list.
     """
     known = {
         (item.member_id, item.what) for item in (*before.contradictions, *contradictions(before))

@@ -162,7 +162,7 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
 
 
 def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Return the newest evidence of each source, oldest first."""
+    """Return the newest piece of evidence of each source, sorted from oldest to newest."""
     newest = {item.source: item for item in sorted(evidence, key=evidence_key)}
     return tuple(sorted(newest.values(), key=evidence_key))
 
@@ -180,7 +180,11 @@ def when(at: datetime | None) -> datetime:
 def _software(
     known: Software | None, joins: Sequence[Joined], names: tuple[str, ...]
 ) -> Software | None:
-    """Return the best known client software: one with name and version first, then the newest."""
+    """Return the best known client software: one with name and version first, then the newest.
+
+    `names` is the member's assignor list. It and the protocol type distinguish Kafka Streams and
+    Connect from the Java client, whose software name they send.
+    """
     found = [known] if known is not None else []
     for join in joins:
         if (told := join.software) is not None:
@@ -195,7 +199,10 @@ def _software(
 
 
 def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
-    """Return the newest timeouts; like the list, they are fixed when the client is built."""
+    """Return the newest of the timeouts in `known` and `joins`; None if there are none.
+
+    They are fixed when the client is built, like the assignor list.
+    """
     found = [known] if known is not None else []
     found += [
         Timeouts(

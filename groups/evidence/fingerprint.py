@@ -42,10 +42,10 @@ def identify(
 ) -> Software | None:
     """Return a guess, with its evidence, of a member's client from DescribeGroups alone.
 
-    The subscription's bytes come first, the elected assignor's name next, a client id that looks
-    like a client's default last. A client id alone is dropped when the bytes exclude that client.
-    `family` is None where the bytes leave several clients; `version_range` then names them. The
-    guess is None without any hint, and if two hints prove different families.
+    The hints are the subscription's bytes, then the elected assignor's name, then a client id that
+    looks like a client's default. A client id is ignored if the bytes exclude that client. If the
+    bytes leave several clients, `family` is None and `version_range` names them. The guess is None
+    if there is no hint, or if two hints prove different families.
     """
     found = list(traces(subscription, assignor))
     by_id = _by_client_id(client_id, member_id, group_id)
@@ -75,7 +75,7 @@ def identify(
 def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -> frozenset[str]:
     """Return the families that never send such subscription bytes for the elected `assignor`.
 
-    The client id does not count here, because anyone can set it.
+    The client id is not used, because anyone can set it.
     """
     excluded: set[str] = set()
     for trace in traces(subscription, assignor) if subscription is not None else ():
@@ -198,9 +198,9 @@ def _sent(detail: str) -> Evidence:
 
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
-    """Return the client family whose default client id is `client_id`, or None.
+    """Return the client family whose default client id has the form of `client_id`; None if none.
 
-    The member id must begin with the client id or be a UUID.
+    It is also None if the member id neither begins with the client id nor is a UUID.
     """
     is_uuid = re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member_id)
     if not client_id or not (is_uuid or member_id.startswith(client_id)):

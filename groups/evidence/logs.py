@@ -41,7 +41,7 @@ NOW: Final = timedelta(minutes=5)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Member ids with (`covered`) and without a client log that shows the client's start."""
+    """Ids of the members whose start a client log shows (`covered`), and of the other members."""
 
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
@@ -74,7 +74,10 @@ def _in_client_log(member: Member) -> bool:
 
 
 def in_order(seen: Sequence[Observation]) -> list[Observation]:
-    """Return `seen` with lines renumbered by time in logs that do not end with the newest line."""
+    """Return `seen`, with lines renumbered by time in logs that are not in the order of time.
+
+    In these logs the last line is not the newest (`ends_with_newest`).
+    """
     numbers: dict[tuple[str, int], int] = {}
     for log, found in by_field(seen, Seen, "log").items():
         found.sort(key=lambda one: one.line)
@@ -93,9 +96,9 @@ def in_order(seen: Sequence[Observation]) -> list[Observation]:
 def ends_with_newest(times: Sequence[datetime | None]) -> bool:
     """Return whether the last line of a log is its newest, to within 1 s.
 
-    If not, the log was exported newest first, or is made of rotated files joined by name. If so,
-    the order of its lines counts even where times go back: clocks are set back at times, and
-    threads of one program print less than a second out of order.
+    If it is not, the log was exported newest first, or is made of rotated files joined by name. If
+    it is, the order of the lines holds even if their times go back: clocks are set back at times,
+    and threads of one program print less than a second out of order.
     """
     end = times[-1] if times else None
     return end is None or all(at is None or at - end <= timedelta(seconds=1) for at in times)
@@ -104,9 +107,10 @@ def ends_with_newest(times: Sequence[datetime | None]) -> bool:
 def own(
     snapshot: GroupSnapshot, seen: Sequence[Observation]
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """Return the observations from the group's own logs, and notes on other and doubtful logs.
+    """Return `seen` without the logs that are not the group's own, and notes for the user.
 
-    Observations without an origin come from no log and are kept.
+    The notes are on the logs left out and on doubtful logs. Observations of doubtful logs are kept,
+    and so are those without an origin, which come from no log.
     """
     origins = by_field(seen, Seen, "origin")
     logs = by_field(seen, LogRead, "origin")
@@ -133,10 +137,11 @@ def own(
 
 
 def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> Tri:
-    """Return whether a log is the group's own.
+    """Return whether a log is the group's own, not that of another cluster or an earlier time.
 
-    `cannot tell` if it ends close to the time of the snapshot, names neither a member nor the
-    cluster or coordinator, and shows no join of a client that is not in the group.
+    Yes if it shows a member id that is in the group now, or names the group's cluster or
+    coordinator. No if it names another cluster. Otherwise `cannot tell` if it ends close to the
+    time of the snapshot and shows no join of a client that is not in the group, else no.
     """
     group = snapshot.group
     here = {member.member_id for member in snapshot.members}
@@ -266,7 +271,8 @@ def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
 
     The machine that reads the group also reads the log, so `read_at` is ahead by `clock_ahead_ms`.
     The file may be written by another machine: `written_at` is converted too only if it is nearer
-    to `read_at` before the conversion than after it.
+    to `read_at` before the conversion than after it. A log that was read more than 10 minutes
+    before or after the group stays as it is.
     """
     ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
     if not ahead or log.read_at is None:
@@ -294,10 +300,11 @@ def _tie(
     clocks: dict[str, _Clock],
     known: dict[_Event, datetime],
 ) -> bool:
-    """Date the events of each log by the same events in logs whose clocks are known.
+    """Anchor unknown clocks by events that known clocks date; return whether any was anchored.
 
-    Returns:
-        Whether a clock got a new anchor, so that another call may date more events.
+    An anchor is one moment in the clock's local time and in UTC. `known` is event → time in UTC,
+    and gets the events that known clocks date. If a clock was anchored, another call may date more
+    events.
     """
     before = sum(len(clock.anchors) for clock in clocks.values())
     for event, printed, one in events:
@@ -399,13 +406,12 @@ def zone_name(offset: timedelta) -> str:
 def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
     """Return `snapshot` with the last load of the group, as the coordinator's own log shows it.
 
-    After a load the coordinator remembers the elected assignor alone for each member, until the
+    After a load the coordinator remembers only the elected assignor of each member, until the
     member rejoins. If the records of `__consumer_offsets` answer whether a rebalance has completed
-    since the load, their answer stays. If not, the log of the broker that is the coordinator now
-    may show it: each load and each completed rebalance is a line there. A log that ends before the
-    group was read could miss a load, and one with gaps could too. So a rebalance counts only if the
-    log ends close to that time, in the file that shows the rebalance, and the log names a member
-    that is in the group now.
+    since the load, their answer stays. Otherwise the log of the broker that is the coordinator now
+    may answer it, because each load and each completed rebalance is a line there. The log must end
+    close to the time at which the group was read, else it could miss a load. A rebalance counts
+    only if the same file also names a member that is in the group now.
     """
     coordinator = snapshot.group.coordinator
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:

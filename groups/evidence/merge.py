@@ -273,7 +273,11 @@ def _says(one: Declared) -> tuple[object, ...]:
 
 
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
-    """Return one member's configuration from all files that claim it and agree on the list."""
+    """Return one member's configuration, from the files `claimed` that apply to the member.
+
+    They agree on the assignor list, `group.protocol` and `upgrade.from`. A timeout is None unless
+    all files give the same value.
+    """
     one = claimed[0]
     written = {other.evidence.at for other in claimed}
     surges = [other.max_surge for other in claimed if other.max_surge is not None]
@@ -296,7 +300,7 @@ def _latest(times: Iterable[datetime | None]) -> datetime | None:
 
 
 def _same_in_all(values: Iterable[int | None]) -> int | None:
-    """Return the value that all files give; None where they differ or one has none."""
+    """Return the value that all files give; None if they differ or if one of them gives none."""
     said = set(values)
     return said.pop() if len(said) == 1 else None
 

@@ -364,7 +364,7 @@ def _parts(body: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` in a form that every JSON tool keeps: 36.0 becomes 36, as some write it."""
+    """Return `value` in a form that JSON tools do not change: 36.0 becomes 36, as some write it."""
     match value:
         case dict():
             return {str(key): _plain(each) for key, each in value.items()}

@@ -77,12 +77,12 @@ def _fixed(form: str) -> Read:
 def plain_text(data: bytes, at: int) -> tuple[str, int]:
     """Return the UTF-8 text at position `at`, after its int16 length, and the position after it.
 
-    The text may be cut off: the position is then behind the last byte, and the caller must check
-    it.
+    If the text is cut off, the part that is there is returned, and the position lies beyond the
+    last byte: the caller must check for that.
 
     Raises:
-        struct.error: its length is cut off.
-        UnicodeDecodeError: it is not UTF-8.
+        struct.error: the length is cut off.
+        UnicodeDecodeError: the text is not UTF-8.
     """
     (size,) = _UINT16(data, at)
     end = at + 2 + int(size)
@@ -92,7 +92,7 @@ def plain_text(data: bytes, at: int) -> tuple[str, int]:
 def nullable_text(data: bytes, at: int) -> tuple[str | None, int]:
     """Return the text at position `at`, or None if it is null, and the position after it.
 
-    Otherwise as `plain_text`.
+    Apart from null it behaves as `plain_text`.
     """
     return (None, at + 2) if data.startswith(b"\xff\xff", at) else plain_text(data, at)
 
@@ -114,7 +114,7 @@ def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 def nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Return the bytes at position `at`, or None if they are null, and the position after them.
 
-    Otherwise as `plain_bytes`.
+    Apart from null it behaves as `plain_bytes`.
     """
     return (None, at + 4) if data.startswith(b"\xff" * 4, at) else plain_bytes(data, at)
 
@@ -190,10 +190,11 @@ def _sized(kind: str, compact: bool, nullable: bool) -> Read:
 def _array(
     item: Read | None, compact: bool, nullable: bool, smallest: int, prefix: str = ""
 ) -> Read:
-    """Return a reader of arrays of `item` (None: of int32 numbers).
+    """Return a reader of arrays whose items are read by `item` (None: int32 numbers).
 
-    An item has at least `smallest` bytes; an array with more items than the bytes left can hold is
-    rejected. `prefix` comes before the array's name in errors of an item.
+    `compact` arrays have a varint as length (KIP-482); `nullable` ones may be null, which is read
+    as None. An item has at least `smallest` bytes: an array that claims more items than the bytes
+    left can hold is rejected. `prefix` comes before the array's name in errors about an item.
     """
     int32 = _FIXED["int32"][0]
 

@@ -1,10 +1,11 @@
-"""Balancing phase of the sticky assignors: move partitions while that levels the members' counts.
+"""Balancing phase of the sticky assignors: it moves partitions until members' counts are even.
 
-It follows the general algorithm (members subscribe to different topics). The leader walks the
-partitions again and again. A partition whose owner has at least two more partitions than another
-subscriber moves: back to its owner of an older generation, if that one has at least two fewer, else
-to the subscriber with the fewest. The walk ends when no member could take a partition from one that
-has two more, or when a pass moves nothing.
+It belongs to the leader's general algorithm, for members that subscribe to different topics. The
+leader walks over the partitions, pass after pass. A partition moves back to the member that claimed
+it with an older generation, if that member has at least two partitions fewer than the owner.
+Otherwise it moves to the subscriber with the fewest partitions, if the owner has at least two more
+than another subscriber. The walk ends when no member has two more partitions than another
+subscriber of its topics, or after a pass that moves nothing.
 """
 
 from bisect import bisect_left, insort
@@ -23,10 +24,12 @@ Topics = Sequence[tuple[int, Sequence[int]]]
 class Balancing:
     """State of the balancing phase: the members' partitions and the partitions' owners.
 
-    Both change in place. Members are numbers and partitions are codes of `problem`. `takers` are
-    each topic's subscribers, `movable` the members that can gain or lose partitions. `simple` is
-    True if every partition exists and has exactly one owner in `lists`; otherwise (members claim
-    partitions that do not exist) owners are found by searching the lists.
+    `run` changes these two, `lists` and `owner`, in place. Members are numbers and partitions are
+    codes of `problem`. `takers` are the subscribers of each topic. `previous` maps a partition to
+    the member that claimed it with an older generation. `movable` are the members that can gain or
+    lose partitions. `simple` is True if every partition exists and has exactly one owner in
+    `lists`. If it is False, because members claim partitions that do not exist, owners are found by
+    searching the lists.
 
     Derived values are computed again only after a move, because nothing changes between two moves.
     """
@@ -189,11 +192,10 @@ class Balancing:
         return self._balanced
 
     def _some_topic_unfair(self) -> bool:
-        """Return whether an owner in any topic has two more partitions than another subscriber.
+        """Return whether an owner in some topic has at least two more partitions than a subscriber.
 
-        Two or more, and all partitions of a member count, not only those of the topic. A subscriber
-        whose count equals the partition count of all its topics is skipped, because the leader
-        takes it to own all of them.
+        The counts are those of all topics together. A subscriber whose count equals the number of
+        partitions of all its topics is skipped, because the leader takes it to own all of them.
         """
         by_name, order = self._problem.by_name, self._order
         if not self._held:
@@ -248,11 +250,11 @@ class Balancing:
 
 
 class Movements:
-    """Record of the moves of partitions between members, so that none moves there and back.
+    """Record of the moves of partitions between members, used to avoid moves there and back.
 
-    Before a partition of a topic moves from A to B, the leader looks for a partition of the same
-    topic that it moved from B to A before. If there is one, that partition moves back instead
-    (Kafka's PartitionMovements).
+    Before a partition moves from A to B, the leader looks for a partition of the same topic that it
+    moved from B to A before. If there is one, that partition moves back instead (Kafka's
+    PartitionMovements).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -261,10 +263,11 @@ class Movements:
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 
     def stand_in(self, code: int, owner: int, to: int) -> int:
-        """Return the partition to move from `owner` to `to`: `code` or one that moves back instead.
+        """Return the partition to move from `owner` to `to`: `code`, or another one of its topic.
 
-        A partition of the same topic moves back if it moved from `to` to `owner` before. If `code`
-        has moved before, its first owner takes the place of `owner` in this rule.
+        It is another one if the leader moved that one from `to` to `owner` before: it moves back.
+        If `code` itself was moved before, the member that it first moved from counts as `owner`
+        here.
         """
         source = self._moved.get(code, (owner,))[0]
         back = self._between.get((code % len(self._hashes), to, source))
@@ -273,8 +276,8 @@ class Movements:
     def record(self, code: int, owner: int, to: int) -> None:
         """Record that the partition `code` moves from member `owner` to member `to`.
 
-        Later moves of a partition are merged with its first; a move back to its first owner deletes
-        it.
+        If the partition was moved before, both moves become one, from its first owner to `to`. If
+        `to` is its first owner, no move of it is left.
         """
         partition, topic = divmod(code, len(self._hashes))
         source = owner

@@ -94,7 +94,7 @@ class _Share:
         return max(0, self.base + (self.more > 0) - len(self.given[member]))
 
     def near(self, member: int, partition: int) -> bool:
-        """Return whether the member has no rack, or its rack has a replica of the partition."""
+        """Return True if the member has no rack, or if its rack has a replica of the partition."""
         rack, racks = self.of_member[member], self.partition_racks
         return rack is None or (bool(racks) and rack in racks[partition])
 
@@ -108,8 +108,7 @@ class _Share:
     def give_in_turn(self, *, near_only: bool) -> None:
         """Give each member in turn as many free partitions as it has room for.
 
-        With `near_only`, only partitions with a replica on the member's rack, or any if it has no
-        rack.
+        With `near_only`, a member that has a rack gets only partitions with a replica on that rack.
         """
         for member in self.members:
             if room := self.room(member):
@@ -156,8 +155,8 @@ def _give_alike(shares: list[_Share], count: int) -> None:
 def assign_roundrobin(problem: Problem) -> Assignment:
     """Return the assignment by `roundrobin`, with each member's partitions in the leader's order.
 
-    Over successive topics with the same n subscribers, each subscriber gets every n-th partition;
-    earlier topics decide only which subscriber is first.
+    Successive topics with the same n subscribers are dealt together: each subscriber gets every
+    n-th partition. The first subscriber is the one whose turn it is after the earlier topics.
     """
     order = by_instance(problem.members)
     seat = places(order)
@@ -184,9 +183,9 @@ def assign_roundrobin(problem: Problem) -> Assignment:
 def assign_sticky(problem: Problem, *, by_user_data: bool = True) -> Assignment:
     """Return the assignment by `sticky`, with each member's partitions in the leader's order.
 
-    The leader reads the partitions that each member owned from its user data. Without
-    `by_user_data`, they are read from `owned` and `generation`, as if the user data contained
-    these.
+    The leader reads the partitions that a member owned from its user data. If `by_user_data` is
+    False, they are taken from the member's `owned` and `generation` instead, as if its user data
+    contained these.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -244,10 +243,9 @@ def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
-    """Return for each member the codes that it gains and that another member loses.
+    """Return, for each member, the codes that it gains and another member loses.
 
-    `lists` are the codes assigned to each member; the partitions it owns now are those in
-    `problem`.
+    `lists` are the codes assigned to each member; `problem` has the partitions that each owns now.
     """
     gains: dict[int, int] = {}
     losses: set[int] = set()
@@ -295,11 +293,11 @@ class KafkaAssignor:
         return self._lists(Problem(spec)) if spec.members else {}
 
     def assign_remembered(self, spec: Spec) -> Assignment:
-        """Return the assignment if each member's user data describes its `owned` and `generation`.
+        """Return the assignment as if each member's user data held its `owned` and `generation`.
 
-        It equals `assign` with the result of `subscription_user_data(member)` as each member's
-        `user_data`, without encoding and decoding these bytes. Pass members whose `user_data` is
-        None.
+        The result is that of `assign` for members with `subscription_user_data(member)` as their
+        `user_data`, but no bytes are encoded or decoded. The members passed in must have the
+        `user_data` None.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -313,15 +311,18 @@ class KafkaAssignor:
         user_data: bytes | None,  # noqa: ARG002 - KIP-429 hands it over, Kafka's own ignore it
         generation: int,
     ) -> SpecMember:
-        """Return the member after it received `assigned`, with its next JoinGroup's user data."""
+        """Return the member after it received `assigned`, with the user data of its next JoinGroup.
+
+        The argument `user_data`, that of the assignment, is ignored.
+        """
         after = replace(member, owned=tuple(assigned), generation=generation)
         return replace(after, user_data=self.subscription_user_data(after))
 
 
 def _remember_partitions(member: SpecMember) -> bytes | None:
-    """Return the user data of a `sticky` member: its partitions and generation.
+    """Return the user data of a `sticky` member: the partitions that it owned, and the generation.
 
-    None before its first assignment.
+    Return None if the member has had no assignment yet.
     """
     if member.generation is None:
         return None

@@ -52,7 +52,7 @@ class Problem:
 
     @cached_property
     def subscribed(self) -> list[list[int]]:
-        """Topic numbers of each member's subscription, in its own order, with its repetitions.
+        """Topic numbers of each member's subscription, in the order and as often as it names them.
 
         Members with equal subscriptions share one list object. Topics that are left out of the
         problem are left out here.
@@ -79,8 +79,8 @@ class Problem:
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
         """Return the subscribers of each topic, in the order of `order`, which lists all members.
 
-        A member that lists a topic twice is there twice, unless `once`. Topics with the same
-        subscribers share one list object.
+        With `once`, a member that names a topic twice is there once, otherwise twice. Topics with
+        the same subscribers share one list object.
         """
         kinds: dict[int, int] = {}
         members: list[list[int]] = []
@@ -122,13 +122,13 @@ class Problem:
         return 0 <= partition < self.counts[topic]
 
     def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
-        """Return the partitions that the leader takes as free, and whether all of `kept` exist.
+        """Return the partitions that the leader treats as free, and whether all of `kept` exist.
 
-        The first item is a list of (topic, codes). `topics` are all topics in the leader's order;
-        `kept` are the codes that each member keeps. Like the leader, this walks all partitions and
-        the kept ones side by side, both sorted by topic, then by partition. A kept partition that
-        does not exist blocks the walk of the kept ones, so that the leader treats all kept
-        partitions after it as unassigned.
+        The free partitions are a list of (topic, codes) in the order of `topics`, which are all
+        topics in the leader's order. `kept` are the codes that each member keeps. The leader walks
+        all partitions and the kept ones side by side, both sorted by topic, then by partition. A
+        kept partition that does not exist stops the walk of the kept ones, so the leader treats
+        every partition after it as free.
         """
         taken = set().union(*kept)
         free = [
@@ -153,9 +153,10 @@ class Problem:
         return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
 
     def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
-        """Return the assignment, member id → `(topic, partition)` list, for each member's codes.
+        """Return the assignment in which each member has the partitions of its codes in `lists`.
 
-        The partitions are in the order of the codes.
+        It is member id → `(topic, partition)` list, in the order of the codes. `lists` are by
+        member number.
         """
         names, step = self.topics, len(self.topics)
         return self.assignment(
@@ -163,13 +164,13 @@ class Problem:
         )
 
     def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
-        """Return the assignment: member id → its list in `lists`, which are by member number."""
+        """Return the assignment, member id → partitions; `lists` has them by member number."""
         return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
 
     def failure(
         self, why: str, members: Iterable[int], codes: Iterable[int], *, never_ends: bool = False
     ) -> LeaderWouldFail:
-        """Return the error that names these members and the topics of these partitions."""
+        """Return the error with the reason `why`; it names the members and the codes' topics."""
         step = len(self.topics)
         names = [self.members[m].member_id for m in sorted(set(members), key=self.rank.__getitem__)]
         topics = [self.topics[t] for t in sorted({code % step for code in codes})]
@@ -182,7 +183,7 @@ RackSet = frozenset[str]
 class Racks:
     """Racks of members and of partitions' replicas (KIP-881).
 
-    Brokers without a rack do not count. Rack awareness is used only if a member's rack has
+    Brokers without a rack are ignored. The leader uses rack awareness only if a member's rack has
     replicas, and not every partition has replicas on all racks.
     """
 

@@ -54,7 +54,7 @@ _hash_order: Final = lru_cache(maxsize=64)(hash_order)
 
 
 class Memories:
-    """Reader of `sticky` user data that gives partitions as codes of one `Problem`.
+    """Reader of `sticky` user data, which returns partitions as codes of one `Problem`.
 
     Topics that are left out of the problem are left out here.
     """
@@ -118,11 +118,11 @@ Memory = Callable[[SpecMember], tuple[list[int], int]]
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Accepted claims: the partitions that each member may keep, by member number.
+    """Accepted claims: `owned` are the partitions that each member may keep, by member number.
 
-    `disputed` are the partitions that two members claimed with the same generation. `previous` maps
-    each partition that was claimed with an older generation than the newest of the group to the
-    member with the newest of these older claims.
+    `disputed` are the partitions that two members claimed with the same generation. `previous` is
+    built from the claims with a generation older than the newest of the group: it maps a partition
+    to the member with the newest of these claims.
     """
 
     owned: Sequence[Sequence[int]]
@@ -133,7 +133,7 @@ class Claims:
 def settle(problem: Problem, memory: Memory) -> Claims:
     """Return the claims that the leader accepts, from the claims of all members.
 
-    `memory` gives a member's claimed codes and their generation (-1: none).
+    `memory` is a function that returns a member's claimed codes and their generation (-1: none).
     """
     remembered = [memory(member) for member in problem.members]
     claimed = [codes for codes, _ in remembered]
@@ -142,10 +142,11 @@ def settle(problem: Problem, memory: Memory) -> Claims:
 
 
 def all_alike(problem: Problem) -> bool:
-    """Return whether the leader sees all members as subscribed to the same topics.
+    """Return whether the leader treats all members as subscribed to the same topics.
 
-    It compares each member with the first member that subscribes to a topic; members without topics
-    before that one count as alike. A topic that a subscription names twice counts twice there.
+    It compares each later member with the first member that has topics; members before that one are
+    ignored. A subscription is alike if it has as many entries as the first has topics and names no
+    other topic, so a topic that it names twice counts twice.
     """
     topics: tuple[str, ...] = ()
     common: set[str] = set()
@@ -211,9 +212,10 @@ def _previous(claimed: list[list[int]], generations: list[int]) -> dict[int, int
 class Filling:
     """The growing assignment of the constrained algorithm, as partition codes by member number.
 
-    `low` and `high` are the smaller and the larger share. `extra` is the number of members that may
-    have the larger one, `at_high` the number that has it. `needy` members have fewer than `low`;
-    `waiting` members have `low` and may get one more.
+    Each member gets `low` or `high` partitions; the two are equal if no remainder is left. `extra`
+    is the number of members that may have `high`, `at_high` the number that have it. `needy`
+    members have fewer than `low`. `waiting` members have `low` and may get one more. `given_up`
+    maps each code that its owner may not keep to that owner.
     """
 
     low: int
@@ -298,7 +300,7 @@ def _keep_shares(claims: Claims, filling: Filling, near: Racks | None) -> None:
 def _fill_needy(filling: Filling, rest: list[int]) -> int:
     """Deal `rest` in turn to the needy members until none is needy; return the number dealt.
 
-    While no member drops out, each of n members gets every n-th partition: one slice.
+    It ends earlier if `rest` is used up. Members that reach `filling.low` become waiting members.
     """
     done = 0
     while filling.needy and done < len(rest):
@@ -319,10 +321,10 @@ def _fill_needy(filling: Filling, rest: list[int]) -> int:
 
 
 def _fill_near(filling: Filling, near: Racks, rest: list[int]) -> list[int]:
-    """Give partitions to members on a replica's rack, and return the partitions left without one.
+    """Give partitions to members on the rack of a replica, and return those that nobody got.
 
-    The needy members are asked in turn, beginning after the one that got the previous partition.
-    Then the waiting members are asked.
+    The first needy member on such a rack gets the partition; the search begins after the member
+    that got the previous one. If no needy member fits, the first waiting member that fits gets it.
     """
     circle, turn = filling.needy, 0
     left: list[int] = []
@@ -417,8 +419,9 @@ def _hand_out(
 ) -> None:
     """Assign each free partition to the topic's subscriber with the fewest partitions.
 
-    Of several, it is the first by member id. Where racks matter, a first round assigns partitions
-    to members without a rack or on the rack of a replica. `lists` and `owner` change in place.
+    If several have the fewest, the first by member id gets it. With `racks`, a first round
+    considers only members without a rack or on the rack of a replica. `lists` and `owner` change in
+    place.
     """
     rank = problem.rank
     everywhere: list[str | None] = [None] * len(lists)
@@ -447,9 +450,9 @@ def _hand_out(
 
 
 def _unfairness(lists: list[list[int]], members: list[int]) -> int:
-    """Return the sum of the differences in partition counts of all pairs of members, as a Java int.
+    """Return the sum of the differences between the partition counts of all pairs of `members`.
 
-    Like a Java int, it overflows.
+    It is computed as a Java int, so it wraps around at 32 bits.
     """
     sizes = sorted(len(lists[member]) for member in members)
     total = sum((2 * i - len(sizes) + 1) * size for i, size in enumerate(sizes))

@@ -30,9 +30,9 @@ Slots = Sequence[Sequence[int]]
 class Targets(NamedTuple):
     """Result of a server-side assignor: `lists` are the partition codes of each member.
 
-    `topics` and `members` are those whose order in one of the coordinator's tables is unknown and
-    could change the result: they share a slot there. The history of the table decides which of them
-    comes first, and no response of the broker shows it.
+    `topics` and `members` are those that share a slot in one of the coordinator's hash tables and
+    whose order in it could change the result. That order depends on the history of the table, and
+    no response of the broker shows it.
     """
 
     lists: list[list[int]]
@@ -153,13 +153,13 @@ class ServerProblem:
 
     @cached_property
     def shared_places(self) -> list[list[int]]:
-        """Lists of members that share a slot in the coordinator's table, in the slots' order."""
+        """Groups of members that share a slot of the coordinator's table, in the slots' order."""
         sizes = [len(slot) for slot in table_of(m.member_id for m in self.members).slots()]
         ends = zip(sizes, accumulate(sizes), strict=True)
         return [list(range(end - size, end)) for size, end in ends if size > 1]
 
     def reordered(self, order: Sequence[int]) -> ServerProblem:
-        """Return the same problem with the members in the order `order` (their numbers)."""
+        """Return the same problem with its members in another order: `order`, as numbers."""
         other = copy(self)
         other.members = [self.members[member] for member in order]
         for name in ("subscribed", "shared_places"):
@@ -168,7 +168,7 @@ class ServerProblem:
 
     @cached_property
     def pairs(self) -> list[TopicPartition]:
-        """`(topic, partition)` of each code, by code."""
+        """The `(topic, partition)` of every code, as a list with the code as index."""
         numbers = list(range(max(self.counts, default=0)))
         made: list[TopicPartition] = []
         for name, codes in self._codes.items():
@@ -176,7 +176,7 @@ class ServerProblem:
         return made
 
     def target(self, member: int) -> list[int]:
-        """Return the codes of the member's current target assignment.
+        """Return the codes of the target assignment that the member with this number has now.
 
         Topics that no member subscribes to, and partitions that do not exist, are left out.
         """
@@ -198,7 +198,7 @@ class ServerProblem:
     def table(self, topics: Iterable[int]) -> Slots:
         """Return `topics` in the iteration order of a member's target map, grouped by its slots.
 
-        The given order is that in which the topics were added to the map.
+        `topics` must be in the order in which they are added to the map.
         """
         if (key := tuple(topics)) not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())
@@ -215,16 +215,17 @@ class ServerProblem:
         return (1, 0, 0, name) if bits is None else (0, *bits, name)
 
     def set_order(self, partitions: list[int]) -> list[int]:
-        """Return one topic's `partitions` in the iteration order of a target's hash set."""
+        """Return one topic's `partitions` in the iteration order of a Java HashSet of them."""
         table: HashTable[int] = HashTable(table_size(len(partitions)))
         for partition in partitions:
             table.add(partition, partition, partition)
         return list(table)
 
     def _slots(self, names: Iterable[str], table: HashTable[str]) -> list[list[str]]:
-        """Return topic names grouped by their slot in `table`.
+        """Add the topics `names` to the hash table `table`, and return them grouped by slot.
 
-        Topics without an id are last, sorted by name, each in a group of its own.
+        Topics without an id are not added. They are last, sorted by name, each in a group of its
+        own.
         """
         rest = []
         for name in names:

@@ -31,13 +31,13 @@ def assign_uniform(problem: ServerProblem) -> Targets:
 
 
 class _Quotas:
-    """Computation of `uniform` where all members subscribe to the same topics.
+    """Computation of `uniform` for members that all subscribe to the same topics.
 
-    Members are visited in the order of the coordinator's table. Each gets its equal share. The
-    remainder goes, one partition each, to members that already own more than their share, and to
-    the last members when only as many are left as the remainder. `_queue` is the list of codes for
-    members with room; `_blocks` are its parts whose topics share a slot of a table: begin, end and
-    the topics.
+    Members are visited in the order of the coordinator's table, and each gets an equal share. The
+    remainder is given out one by one: to each member that already owns more than its share, and to
+    every visited member once no more members are left than partitions of the remainder. `_queue`
+    are the codes to give to members with room. `_blocks` are (begin, end, topics) of the parts of
+    the queue whose topics share a slot of a table.
     """
 
     def __init__(self, problem: ServerProblem) -> None:
@@ -85,9 +85,10 @@ class _Quotas:
         self._add(self._problem.slots, parts)
 
     def _kept(self, codes: list[int], quota: int) -> list[int]:
-        """Return the `quota` codes that the member keeps, and append the others to the queue.
+        """Return the `quota` codes that the member keeps of `codes`; queue the others.
 
-        The member keeps topics in the iteration order of its target map; one of them may be cut.
+        The member keeps its topics in the iteration order of its target map. Of the last topic that
+        it keeps, it may keep only some partitions.
         """
         problem = self._problem
         by_topic = problem.by_topic(codes)
@@ -120,10 +121,11 @@ class _Quotas:
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
         """Note the members that share a slot of the coordinator's table, if their order matters.
 
-        It matters if several of them get partitions, if it decides which of them gets one more, or
-        if the partitions revoked from several are shared among others. `rooms` are the partitions
-        that members still get (negative: that they lose); `ends` is the length of the queue after
-        each member.
+        The order matters if several of them get partitions, if it decides which of them gets one
+        more, or if the partitions revoked from several of them go to several members. `sizes` are
+        the members' present counts, `rooms` the numbers of partitions that they still get
+        (negative: that they lose). `ends` are the lengths of the queue before the first member and
+        after each one.
         """
         share, over = divmod(self._problem.total, len(sizes))
         borders = _borders(rooms)
@@ -144,9 +146,11 @@ class _Quotas:
 
 
 def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bool]:
-    """Return for each member whether it gets one partition more than `share`.
+    """Return, for each of these members, whether it gets one partition more than `share`.
 
-    `over` is the remainder to give out, `left` the number of members from the first of these on.
+    `sizes` are the present counts of the members, which are visited in this order. `over` is the
+    remainder that is left to give out. `left` is the number of members that are left: these and all
+    after them.
     """
     made = []
     for place, size in enumerate(sizes):
@@ -156,9 +160,10 @@ def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bo
 
 
 def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bool:
-    """Return whether another order of these members changes which of them gets one more.
+    """Return whether another order of these members would change which of them get one more.
 
-    The arguments are as in `_one_more`. More than five members are taken to change it.
+    The arguments are those of `_one_more`. More than five members are not tried: the result is
+    True.
     """
     if len(sizes) > _TRIED:
         return True
@@ -179,7 +184,7 @@ def _borders(rooms: Iterable[int]) -> list[int]:
 
 
 def _is_parted(borders: list[int], begin: int, end: int) -> bool:
-    """Return whether several members get partitions of the queue from `begin` to `end`.
+    """Return whether the queue from `begin` to `end` is divided among several members.
 
     `borders` is the result of `_borders`.
     """
@@ -194,7 +199,8 @@ _ORDERS_TRIED: Final = 32
 def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
     """Yield the members that share a slot of the coordinator's table, if their order matters.
 
-    All orders are tried, up to a limit; above it, their order is taken to matter.
+    `lists` are the targets for the present order. All other orders are tried; if there are too
+    many, the order is assumed to matter.
     """
     slots = problem.shared_places
     if sum(factorial(len(slot)) for slot in slots) > _ORDERS_TRIED:
@@ -259,7 +265,7 @@ class _Deal:
                 self._sizes[member] += 1
 
     def _level_all(self, topics: list[int]) -> None:
-        """Level topic after topic until a full round moves nothing, for 16 rounds at most."""
+        """Level one topic after another until a round moves nothing, for at most 16 rounds."""
         quiet_since: int | None = None
         for _ in range(_MOST_PASSES):
             for topic in topics:
@@ -293,8 +299,9 @@ class _Deal:
 class _Takers:
     """Members that get partitions in turn: always one of those with the fewest.
 
-    When all members of the lowest count have had a turn, those of the next count join them. `order`
-    is sorted by count; `level` is the count of the members in turn before they get one more.
+    When all members with the lowest count have had a turn, those with the next count join them.
+    `order` are the members sorted by count, `sizes` the counts. `level` is the count that the
+    members in turn have before they get one more.
     """
 
     def __init__(self, order: list[int], sizes: list[int]) -> None:
@@ -317,11 +324,11 @@ class _Takers:
 
 
 class _Givers:
-    """Members that give partitions in turn: always one of those with the most; mirrors `_Takers`.
+    """Members that give partitions in turn: always one of those with the most (see `_Takers`).
 
-    A turn goes from the last member of the level to the first. A member without (more) partitions
-    of the topic changes places with the last member of the level and is out. That changes the turns
-    of the other members, and so the result.
+    The turn goes from the last member of the level to the first. A member that has no partition of
+    the topic to give changes places with the last member of the level, and gets no more turns. That
+    changes the turns of the other members, and so the result.
     """
 
     def __init__(self, order: list[int], sizes: list[int]) -> None:
