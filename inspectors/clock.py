@@ -35,10 +35,11 @@ def micros(at: datetime) -> int:
 
 
 def note(ahead: timedelta, *, at_least: bool = False) -> str:
-    """Return a sentence for the operator: this machine's clock is `ahead` of the brokers' clock.
+    """Return the sentence that tells the operator how far this machine's clock differs.
 
-    A negative `ahead` means behind. `at_least` means that the difference is only a lower bound, and
-    that the times of snapshots were not corrected by it; the sentence says so.
+    `ahead` is how far it is ahead of the brokers' clock (negative: behind). If `at_least` is True,
+    the difference is only a lower bound, and the sentence says that the times of snapshots were not
+    corrected by it.
     """
     seconds = round(abs(ahead).total_seconds())
     span = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

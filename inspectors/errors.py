@@ -72,7 +72,7 @@ def error_name(code: int) -> str:
 
 
 def error_code(name: str) -> int:
-    """Return the code of a protocol error: 23 for `INCONSISTENT_GROUP_PROTOCOL`."""
+    """Return the code of the error with this Kafka name: 23 for `INCONSISTENT_GROUP_PROTOCOL`."""
     return _NAMES.index(name) + 1
 
 

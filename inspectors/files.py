@@ -89,10 +89,10 @@ def read_stream(file: IO[bytes], most: int = MOST) -> str:
 
 
 def format_problem(start: bytes | bytearray, forms: Mapping[bytes, str] = _OTHERS) -> str:
-    """Return the reason to reject a file that begins with `start`; empty if there is none.
+    """Return why rebal does not read a file that begins with the bytes `start`; empty if it does.
 
-    `forms` maps the first bytes of formats that are not read to reasons, such as `is UTF-16 text;
-    save it as UTF-8`. By default these are UTF-16, bz2, xz and zst.
+    `forms` maps the first bytes of each rejected format to a reason, such as `is UTF-16 text; save
+    it as UTF-8`. By default UTF-16, bz2, xz and zst are rejected.
     """
     return next((what for magic, what in forms.items() if start.startswith(magic)), "")
 
@@ -264,7 +264,7 @@ def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def cannot_read(name: str, error: Exception) -> DocumentError:
-    """Return the DocumentError that says why the path `name` cannot be read."""
+    """Return the DocumentError for the file or directory `name`, with `error` as the reason."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "unreadable"
     clause = _CLAUSES.get(type(error), f"cannot be read ({reason}); check the path")
     return DocumentError(f"{name}: {clause}.")

@@ -87,7 +87,8 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
     """Return the source of OAUTHBEARER tokens that the settings describe: a file or an endpoint.
 
     Raises:
-        SettingError: the settings name no source of tokens, or it cannot be used.
+        SettingError: the settings name neither a token endpoint nor a token file, lack the client
+            id or secret, have a wrong value, or ask for unsigned tokens.
     """
     if settings.get(_METHOD, "oidc").strip().lower() != "oidc":
         raise SettingError(f"{_METHOD}: {NO_UNSIGNED}.")
@@ -124,7 +125,9 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
 
 
 def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of `OAuthBearerLoginModule` (sasl.jaas.config) as settings.
+    """Return the client settings that replace these options of `OAuthBearerLoginModule`.
+
+    The options come from `sasl.jaas.config`; the keys of the result are `sasl.oauthbearer.…`.
 
     Raises:
         SettingError: the options ask for unsigned tokens.

@@ -139,10 +139,10 @@ def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
 
 
 def in_effect(overrides: Sequence[str]) -> Settings:
-    """Return the settings given with -X, by key, without those that have no effect on rebal.
+    """Return key → value of the -X options (`key=value`), without keys that rebal ignores.
 
     Raises:
-        SettingError: a text that is no key=value, or an unknown key.
+        SettingError: a text that is no key=value, or a key that is unknown or not supported.
     """
     found: dict[str, str] = {}
     for text in overrides:
@@ -226,7 +226,8 @@ def _from_env(env: Mapping[str, str]) -> dict[str, str]:
 def config_path(env: Mapping[str, str]) -> Path:
     """Return the path of the user's configuration file, whether it exists or not.
 
-    A relative XDG_CONFIG_HOME does not count, as its specification says.
+    It is REBAL_CONFIG, else `rebal/config.yaml` in XDG_CONFIG_HOME, else in `~/.config`. A relative
+    XDG_CONFIG_HOME is ignored, as the XDG specification demands.
     """
     given = expanded(env.get("XDG_CONFIG_HOME") or "")
     base = given if given.is_absolute() else expanded("~/.config")
@@ -244,7 +245,9 @@ def profiles(env: Mapping[str, str]) -> list[str]:
 
 
 def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a profile in the user's configuration file; empty for no name.
+    """Return the settings of the profile `name` in the user's configuration file.
+
+    If `name` is None or empty, the result is empty.
 
     Raises:
         SettingError: the file cannot be read, or has no such profile.
@@ -267,9 +270,12 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sections(path: Path, what: object) -> dict[object, object]:
-    """Return profile name → settings, the section `profiles` of the user's configuration file.
+    """Return the section `profiles` of the user's configuration file: profile name → settings.
 
     `what` is the option or path that an error message names first.
+
+    Raises:
+        SettingError: the file cannot be read, is not YAML, or has no such section.
     """
     try:
         # Each value stays the text that stands there: a password 0123 is no octal number.
@@ -315,7 +321,7 @@ def origins_of(
     profile: str | None,
     env: Mapping[str, str],
 ) -> Origins:
-    """Return where the settings of `resolve` come from, for the same arguments."""
+    """Return the names of the sources that `resolve` merges for the same arguments."""
     path = config_path(env)
     chosen = profile or env.get("REBAL_PROFILE") or None
     named = (

@@ -1,8 +1,8 @@
 """Managed Kafka services, and the sources of evidence that their documentation says they allow.
 
 `managed_by` guesses the service from the brokers' host names alone. Each fact names the vendor's
-page that it comes from (docs/managed-kafka.md shows the services side by side). `rebal doctor`
-tries what no page documents.
+page that it comes from (docs/managed-kafka.md shows the services side by side). Where no page
+documents a source, `rebal doctor` shows by trial whether it can be read.
 """
 
 import re
@@ -13,9 +13,10 @@ from rebal.groups.model import Record
 
 
 class Allowance(Record, frozen=True, kw_only=True):
-    """One documented fact: what a managed service allows for one source of evidence.
+    """One documented fact about one source of evidence on a managed Kafka service.
 
-    `page` is the title of the vendor's page.
+    `what` is the fact, a clause with `source` as its subject. `page` is the title of the vendor's
+    page that documents it.
     """
 
     source: str
@@ -108,9 +109,9 @@ SERVICES: Final = (
 
 
 def managed_by(hosts: Iterable[str]) -> ManagedService | None:
-    """Return the managed service that the brokers' host names belong to, as a guess.
+    """Return the managed service whose host names match one of `hosts`; None if there is none.
 
-    None: no known service has such host names.
+    The result is a guess from the brokers' names alone.
     """
     names = [host.rstrip(".").lower() for host in hosts]
     return next(

@@ -94,10 +94,12 @@ class Pem(auth.Secretive, frozen=True):
 
 
 def layer(raw: Mapping[str, str], where: str) -> Settings:
-    """Return `raw` with one spelling for each key and without the keys that rebal ignores.
+    """Return the settings `raw` in one spelling per key, without the keys that rebal ignores.
+
+    `where` names their source, such as a file, in error messages.
 
     Raises:
-        SettingError: an unknown or unsupported key; names the key and `where` it is set.
+        SettingError: a key is unknown or not supported, or its value is a placeholder.
     """
     made: Settings = {}
     for raw_key, value in raw.items():
@@ -213,7 +215,11 @@ def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
 
 
 def _store_type(settings: Settings, store: str) -> str:
-    """Return the store's type: the setting, else by the file's suffix, else Java's default JKS."""
+    """Return the type of `store` (keystore or truststore): PEM, PKCS12 or JKS.
+
+    It is the value of `ssl.STORE.type`, else the type that the file's suffix shows, else JKS, as in
+    Java.
+    """
     return settings.get(f"ssl.{store}.type", "").strip().upper() or _STORES.get(
         Path(settings.get(f"ssl.{store}.location", "")).suffix.lower(), "JKS"
     )
@@ -267,7 +273,13 @@ def _identity(settings: Settings) -> dict[str, Any]:
 
 
 def _of_pkcs12(store: Path, password: str | None) -> dict[str, Any]:
-    """Return the client certificate with its chain, and its key, from a PKCS12 store, as PEM."""
+    """Return the client certificate with its chain, and its key, from a PKCS12 store, as PEM.
+
+    The keys of the result are `certificate` and `key`, fields of `ClusterConfig`.
+
+    Raises:
+        SettingError: the password does not open the store, or a certificate or key is missing.
+    """
     # Few connections have such a store, and the library takes as long as a tenth of a start.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (

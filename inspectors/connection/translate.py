@@ -42,11 +42,11 @@ _LOCK: Final = threading.Lock()
 
 
 def token_of(oauth: OAuth, timeout: float) -> Token:
-    """Return an access token, valid for `timeout` seconds if the endpoint gives such tokens.
+    """Return an access token from the token file or the token endpoint of `oauth`.
 
-    A token from an endpoint is used for four fifths of its life, as Java's client does, and never
-    when it could expire before the operation ends: the broker would close the connection (KIP-368).
-    A token file is read at each login.
+    A token file is read at each call. A token from an endpoint is reused until four fifths of its
+    life have passed, as in Java's client, or less than `timeout` seconds of it are left: a token
+    that expires during an operation would make the broker close the connection (KIP-368).
 
     Raises:
         ConnectError: the endpoint or the file gives no valid token within `timeout` seconds.
@@ -61,7 +61,7 @@ def token_of(oauth: OAuth, timeout: float) -> Token:
 
 
 def forget(oauth: OAuth) -> None:
-    """Drop the token that a broker rejected, so that the next login requests a new one."""
+    """Drop the kept token of `oauth`, which a broker rejected; the next login requests another."""
     with _LOCK:
         _KEPT.pop(oauth, None)
 
@@ -115,7 +115,7 @@ def _claimed_end(text: str) -> float | None:
 
 
 def to_confluent(config: ClusterConfig) -> dict[str, Any]:
-    """Return librdkafka's settings; secrets are in them, so never print them."""
+    """Return the connection settings for librdkafka, secrets included; never print them."""
     made: dict[str, Any] = {
         "bootstrap.servers": config.bootstrap,
         "client.id": CLIENT_ID,
@@ -148,9 +148,9 @@ def to_confluent(config: ClusterConfig) -> dict[str, Any]:
 
 
 def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
-    """Return kafka-python's settings; secrets are in them, so never print them.
+    """Return the connection settings for kafka-python, secrets included; never print them.
 
-    TLS is a ready `ssl_context`. The token source of OAUTHBEARER is not part of the settings.
+    For TLS they hold a finished `ssl_context`. They do not hold the token source of OAUTHBEARER.
 
     Raises:
         SettingError: a PEM that does not load.
@@ -176,11 +176,11 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
 
 
 def admin_cli_options(config: ClusterConfig) -> tuple[str, ...] | None:
-    """Return options for kafka-python's own command line, `python -m kafka.admin`, as words.
+    """Return the arguments of `python -m kafka.admin` (kafka-python) for this connection.
 
-    They hold neither the brokers' addresses nor the login (`-U`, `-P`); with SASL they name the
-    mechanism by `-M`. None if that program has no option for the connection: a token, PEM that is
-    not in a file, a path with `=`, or a key with a password.
+    They contain the protocol, the SASL mechanism (`-M`) and the PEM files, but neither the brokers'
+    addresses nor user name and password (`-U`, `-P`). None: that program cannot connect this way,
+    because a token, inline PEM, a path with `=` or a key with a password is needed.
     """
     stores = {
         "ssl_cafile": config.ca,

@@ -41,7 +41,7 @@ _NEWEST: Final = ("key", "value", "timestamp", "partition", "offset", "source")
 
 
 class CommitSums:
-    """Running reduction of offset commits and their tombstones to one row a group and partition."""
+    """Buffer that reduces offset commits and tombstones to one row per group and partition."""
 
     def __init__(self) -> None:
         self._held: list[pa.Table] = []
@@ -62,7 +62,7 @@ class CommitSums:
             self._reduce()
 
     def parts(self) -> pa.Table:
-        """Return the kept rows, decoded, as `schemas.COMMIT_PARTS` describes them."""
+        """Return the reduced rows, with decoded values, as rows of `schemas.COMMIT_PARTS`."""
         self._reduce()
         batches = [one for rows in self._held for one in rows.to_batches(_DECODED_AT_ONCE)]
         return pa.concat_tables([COMMIT_PARTS.empty_table(), *map(_decoded, batches)])
@@ -76,10 +76,10 @@ class CommitSums:
 
 
 def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
-    """Return one row for each distinct value of `partitions`: the newest, by the column `offset`.
+    """Return, for each distinct value in `partitions`, its row with the highest `offset`.
 
-    Columns that begin with `first_` are those of the row with the lowest `first_record`, and
-    `commits` and `records` are summed.
+    `partitions` has one value for each row. In the result, columns that begin with `first_` are
+    those of the row with the lowest `first_record`, and `commits` and `records` are sums.
     """
     rows = rows.combine_chunks()
     codes: Ints = partitions.combine_chunks().dictionary_encode().indices.to_numpy()
@@ -99,9 +99,9 @@ def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
 
 
 def _last_of_each(codes: Ints, by: Ints) -> Ints:
-    """Return, for each code from 0 on, the index of its row with the highest `by`.
+    """Return, for each code from 0 on, the index of its row with the highest value in `by`.
 
-    Among rows with equal `by` it is the last one.
+    `codes` and `by` have one item for each row. Of rows with an equal value the last one is taken.
     """
     found = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     order = np.argsort(by, kind="stable")
@@ -121,9 +121,11 @@ def _decoded(rows: pa.RecordBatch) -> pa.Table:
 
 
 def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[str, Any]:
-    """Return a commit's decoded columns; of a broken record its raw bytes and the error.
+    """Return the columns that are decoded from one partition's commits.
 
-    `value` is the newest commit of the partition, `first_value` the first one.
+    `key` and `value` are those of the newest record (`value` None: a tombstone), `first_value` is
+    the value of the first commit (None: there is none). If `key` or `value` cannot be decoded, the
+    columns also have their raw bytes and the error.
     """
     made: dict[str, Any] = {"tombstone": value is None}
     try:
@@ -155,7 +157,10 @@ def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[st
 
 
 def _micros(milliseconds: int | None) -> int | None:
-    """Return milliseconds since 1970 as microseconds; None if negative or after the year 9999."""
+    """Return milliseconds since 1970 as microseconds.
+
+    None: they are None, negative or after the year 9999.
+    """
     at = -1 if milliseconds is None else milliseconds
     return at * 1000 if 0 <= at <= _LATEST_MS else None
 
@@ -182,14 +187,18 @@ def as_parts(rows: pa.Table) -> pa.Table:
 
 
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:
-    """Add the topic names that commits with a topic id (Kafka 4.1 and later) show to the report."""
+    """Add the topic names by id that commits show (Kafka 4.1 and later) to the writer's report."""
     named = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
     rows = named.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
     writer.task_report.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
-    """Merge the parts of all tasks into one row a group and partition, as `COMMIT_PARTS`."""
+    """Merge tables of `COMMIT_PARTS` into one row for each group and topic partition.
+
+    The result has the columns `COMMIT_PARTS` and is sorted. Records whose key cannot be decoded are
+    merged if their keys are equal.
+    """
     whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
     partitions = pc.binary_join_element_wise(
         *[whole[name].cast(pa.string()) for name in _ABOUT], _BETWEEN
@@ -201,9 +210,9 @@ def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
-    """Write the rows of `commits` and return them.
+    """Write the rows that have a group id to the table `commits`, and return them.
 
-    Each record that cannot be decoded also becomes a row of `errors`.
+    Each row whose key or newest value cannot be decoded also becomes a row of `errors`.
     """
     rows = merged.filter(pc.is_valid(merged["group_id"])).select(COMMITS.names)
     writer.write("commits", rows)
@@ -223,10 +232,10 @@ def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
 
 
 def commit_groups(commits: pa.Table, known: pa.Array, *, log: bool) -> pa.Table:
-    """Return rows of `groups` for the groups in `commits` that are not in `known`.
+    """Return rows of `groups` for the groups that have a commit and are not in `known` (group ids).
 
-    `known` are group ids. A partition whose newest record is a tombstone does not count. `log` is
-    whether a request log was read: then `refused_total` is 0 and not null.
+    A partition whose newest record is a tombstone has no commit. `log` is whether a request log was
+    read: then `refused_total` is 0 and not null.
     """
     found = (
         commits.filter(

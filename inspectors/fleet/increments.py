@@ -73,9 +73,10 @@ class GroupChoice(NamedTuple):
 
 
 def summed(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return one row of `NEWS` for each group, kind and partition in these tables.
+    """Reduce the runs in these tables to one row of `NEWS` for each group, kind and partition.
 
-    A row holds the bounds of offsets and times, and whether the times follow the offsets.
+    A row holds the lowest and the highest offset and time. `ordered` is true if no time decreases
+    in the order of the offsets.
     """
     rows = pa.concat_tables([NEWS.empty_table(), *(one.select(NEWS.names) for one in parts)])
     rows = rows.sort_by([(name, "ascending") for name in (*_SERIES, "offset")]).combine_chunks()
@@ -107,7 +108,7 @@ def encoded(news: pa.Table) -> list[bytes]:
 
 
 def decoded(parts: Iterable[bytes]) -> pa.Table:
-    """Return the rows of `NEWS` of all tasks, summed up."""
+    """Return the rows of `NEWS` in the reports of all tasks, reduced by `summed`."""
     return summed([pa.Table.from_batches([pa.ipc.read_record_batch(one, NEWS)]) for one in parts])
 
 
@@ -120,10 +121,11 @@ def earlier_rows(lake_scan: LakeScan, kind: str, columns: pa.Schema) -> pa.Table
 
 
 def final_until(news: pa.Table) -> int | None:
-    """Return the time up to which both records and requests were read; None: no limit.
+    """Return the time up to which this scan read both records and requests; None: no limit.
 
-    It is in microseconds since 1970, less twice `DISORDER`: a request counts `DISORDER` early, and
-    lines of another log may be as much late. There is no limit if the scan read records alone or
+    It is the last time of the records or of the requests, whichever is earlier, less twice
+    `DISORDER` (requests are placed `DISORDER` before their time, and lines of another log may be as
+    much late), in microseconds since 1970. There is no limit if the scan read records alone or
     requests alone.
     """
     until = news["until"].cast(LONG)
@@ -138,10 +140,12 @@ def choose(
     span: tuple[int, int] | None,
     named: Collection[str],
 ) -> GroupChoice:
-    """Return the groups of which this scan writes rows, and how each is computed.
+    """Return the groups of which this scan writes rows, and which of them are recomputed.
 
-    `states` are the lake's rows of `ABOUT`. `span` is the first and last time that all sources
-    cover, in microseconds since 1970. `named` are the ids of topics whose names this scan learned.
+    `news` has the bounds of the new rows of each group, `states` describes the saved state of each
+    group in the lake (columns `ABOUT`). `span` is the first and last time that all sources cover,
+    in microseconds since 1970 (None: not limited). `named` are the ids of topics whose names this
+    scan learned: groups whose rows lack these names are recomputed.
     """
     state = states.take(pc.index_in(news["group_id"], states["group_id"]))
     is_record = pc.equal(news["kind"], RECORDS)
@@ -237,7 +241,8 @@ def gather(
 ) -> DataFrame:
     """Return the rows of the pieces as a data frame in which one task has all rows of a group.
 
-    `schema` is `RUNS` or `COMMIT_PARTS`. The data frame has one task, or a multiple of the cores.
+    `schema` is `RUNS` or `COMMIT_PARTS`. The data frame has one task if the pieces are small, else
+    a multiple of the number of cores.
     """
     cores = cores_of(spark)
     shares = shares_of([(piece, piece.size) for piece in pieces], cores)
@@ -297,10 +302,10 @@ def write_group_commits(
     leaving: pa.Array,
     log: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Merge parts of groups' commits and write the rows of `commits`; yield the task's report.
+    """Merge rows of `COMMIT_PARTS` and write the rows of `commits`; yield the task's report.
 
-    A group that is not in `known` (the groups with a timeline) also gets a row of `groups`. Groups
-    in `leaving` are dropped from the lake. `log` is whether a request log was read.
+    A group that is not in `known` (ids of the groups with a timeline) also gets a row of `groups`.
+    Groups in `leaving` (ids) get no rows at all. `log` is whether a request log was read.
     """
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
@@ -310,9 +315,10 @@ def write_group_commits(
 
 
 def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write the pieces' wanted rows to new files where other rows are dropped; yield the report.
+    """Write the wanted rows of files that lose other rows to new files; yield the task's report.
 
-    A file of which all rows stay is not written again, unless its piece says `anew`.
+    A file of which all rows are wanted stays as it is, unless its piece says `anew`. The report
+    names the files that are replaced.
     """
     writer = PartWriter(target)
     for kind, path, _, staying, anew in pieces:

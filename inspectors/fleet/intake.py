@@ -138,8 +138,8 @@ def _each_once(rows: DataFrame) -> DataFrame:
 def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
     """Check that at least a tenth of a source's records are records of `__consumer_offsets`.
 
-    `ended` is the number of records by kind. `before` is whether an earlier scan was finished: then
-    fewer than 100 records pass unchecked.
+    `names` are the source's names for the error message. `ended` is the number of records by kind.
+    If an earlier scan was finished (`before`), fewer than 100 records pass unchecked, even none.
 
     Raises:
         DocumentError: there is no record, or fewer than a tenth are of a known kind and readable.
@@ -185,11 +185,12 @@ def read_logs(
 ) -> tuple[Sequence[ReadLog], int | None]:
     """Read and store the request log lines that no earlier scan has read.
 
-    Returns the logs with the position up to which each was read, and how far their clock was found
-    to be ahead of UTC, in milliseconds (None: not found).
+    Returns the logs with the position up to which each was read, and how far their clock is ahead
+    of UTC, in milliseconds, as this or an earlier scan found it (None: not found).
 
-    `zone` is the time zone of times that name none. If it is None, the records of this scan may
-    show the zone, else it is UTC. The counts of lines are added to `totals`.
+    `zone` is the time zone of times that name none. If it is None, the zone is found from the
+    records of this scan, else it is that of the previous scan, else UTC. The counts of lines are
+    added to `totals`.
 
     Raises:
         DocumentError: a path is missing or cannot be read, a folder holds no file, or no line is
@@ -242,7 +243,8 @@ def _written_in(
 ) -> dict[tuple[str, int], int]:
     """Return when each generation's first record was written, by group id and generation.
 
-    Times are microseconds since 1970.
+    `paths` are lake files of packed runs, and `wanted` is the condition for the runs to read. Times
+    are microseconds since 1970.
     """
     written: dict[tuple[str, int], int] = {}
     found = (rows for path in paths for rows in read_rows(place, path, RUNS, wanted))
@@ -264,10 +266,10 @@ def only_new(
     place: LakePlace,
     broken: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` makes of a share, without the rows that an earlier scan has read.
+    """Yield the batches that `read` yields for a task's share, without rows of earlier scans.
 
     Records up to the offsets in `after` (by partition) are left out. A row without an offset is
-    left out if its file's name and the hash of its text are in one of the lake files `broken`.
+    left out if one of the lake files `broken` has a row with the same file name and the same text.
     """
     known: set[tuple[str, bytes]] | None = None
     for batch in read(share):
@@ -298,8 +300,8 @@ def only_new(
 def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.RecordBatch]:
     """Write the records of one task's share to the lake; yield the task's report.
 
-    `read` turns the share into batches of `SOURCE`. `latest` is the latest possible record time, by
-    the clock of the machine that scans, in microseconds since 1970.
+    `read` yields the share's records as batches of `SOURCE`. `latest` is the latest possible record
+    time, by the clock of the machine that scans, in microseconds since 1970.
     """
     writer, commits = PartWriter(target), CommitSums()
     _write_runs("records", _history(read(share), commits, writer, latest), writer)
@@ -346,7 +348,10 @@ def take_requests(
 def _lines(
     share: Sequence[FilePart], zone: Zone, writer: PartWriter, latest: int
 ) -> Iterator[pa.Table]:
-    """Yield the lines that concern a group as `TIMELINE`; write the unreadable ones as errors."""
+    """Yield the lines that concern a group in the columns of `TIMELINE`.
+
+    Lines that cannot be read become rows of `errors`.
+    """
     times: list[pa.Array] = []
     for rows in read_parts(share, zone, writer.task_report.lines):
         times += rows["at"].chunks
@@ -389,7 +394,10 @@ def _groups(keys: pa.ChunkedArray) -> pa.Array:
 
 
 def _note_extent(report: TaskReport, rows: pa.Table, latest: int) -> None:
-    """Report which offsets of each partition were read, and the first and last time of records."""
+    """Add the offsets and the first and last record time of `rows` to the task's report.
+
+    Times after `latest` are ignored, unless all are (`runs.span_of`).
+    """
     read = rows.group_by("partition", use_threads=False)
     asked = [("offset", what) for what in ("min", "max", "count", "count_distinct")]
     for one in read.aggregate(asked).to_pylist():

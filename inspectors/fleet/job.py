@@ -1,4 +1,4 @@
-"""One scan from start to end: checks the lake and the sources, runs Spark, and words errors."""
+"""One scan from start to end: check the lake and the sources, run Spark, and explain errors."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def run_scans(
 ) -> Iterator[Manifest]:
     """Scan every `every` seconds in one Spark session, without end; yield each scan's manifest.
 
-    If a scan after the first fails, `say` gets the reason, and the next one starts at its time.
+    If a scan after the first fails, `say` gets the reason, and the next scan starts as usual.
 
     Raises:
         RebalError: the first scan failed; one sentence says why.

@@ -79,13 +79,13 @@ class PackedRun(NamedTuple):
 
 
 def in_order(held: Sequence[pa.Table]) -> pa.Table:
-    """Return all rows of these tables by group and in `ORDER`."""
+    """Return all rows of these tables in one table, sorted by the columns `ORDER` (group first)."""
     rows = pa.concat_tables(held, promote_options="default")
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in ORDER]))
 
 
 def pack(rows: pa.Table) -> pa.Table:
-    """Return rows of `TIMELINE`, sorted by `in_order`, as packed runs (rows of `RUNS`)."""
+    """Pack rows of `TIMELINE`, which `in_order` has sorted, into runs; return rows of `RUNS`."""
     is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
@@ -122,7 +122,7 @@ def pack(rows: pa.Table) -> pa.Table:
 
 
 def merge_short_runs(runs: pa.Table) -> pa.Table:
-    """Merge neighbouring runs of one group and kind where 8 or more fit into one run.
+    """Merge neighbouring runs of one group, kind and partition if 8 or more fit into one run.
 
     `runs` are sorted rows of `RUNS`. The result is rows of `RUNS` in any order.
     """
@@ -241,10 +241,10 @@ def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.A
 
 
 def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
-    """Return the first and the last possible time of these, in microseconds since 1970.
+    """Return the earliest and the latest plausible time in `times`, in microseconds since 1970.
 
-    Times before 2011, Kafka's first release, are impossible. Times after `latest` are left out
-    unless all are. None: no time is left.
+    Times before 2011, Kafka's first release, are ignored. Times after `latest` are ignored too,
+    unless no other time is left. None: there is no plausible time.
     """
     at = times.drop_null().cast(TIME).cast(pa.int64()).to_numpy()
     possible = at[at >= _EARLIEST]

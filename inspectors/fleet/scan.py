@@ -169,7 +169,7 @@ def _write(now: _RunningScan, named: Collection[str]) -> None:
 
 
 def _timeline_tasks(now: _RunningScan, choice: GroupChoice) -> DataFrame:
-    """Return reports of tasks that write the rows of groups with news."""
+    """Return the reports of tasks that write the timeline rows of the groups in `choice`."""
     lake_scan, totals = now.lake_scan, now.totals
     # Lines without a time are applied again.
     pieces = pieces_of(
@@ -194,10 +194,10 @@ def _timeline_tasks(now: _RunningScan, choice: GroupChoice) -> DataFrame:
 
 
 def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
-    """Return the ids of groups to drop: deleted longer ago than scans are kept, and without news.
+    """Return the ids of groups to drop: deleted longer ago than scans are kept, without new rows.
 
-    They are dropped only once they are an eighth of all groups, so that files are rarely written
-    again. Until then the result is empty.
+    The result is empty until they are an eighth of all groups, so that files are rarely written
+    again. It is also empty if no time is set for which scans are kept.
     """
     span = now.totals.span
     if now.lake_scan.retain is None or span is None:
@@ -311,7 +311,11 @@ def _manifest(
 
 
 def _breaks(lake_scan: LakeScan, totals: TaskReport) -> dict[int, tuple[int, ...]]:
-    """Return the last offsets of earlier scans after which records are missing, by partition."""
+    """Return, by partition, the offsets after which records are missing, from all scans so far.
+
+    Such an offset is the last one of a scan. The next scan to read the partition got fewer records
+    than there are offsets from there to its own last one.
+    """
     before, last = lake_scan.previous, totals.last
     found = {
         number: (*before.breaks.get(number, ()), end)

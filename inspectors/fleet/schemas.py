@@ -304,7 +304,7 @@ def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return a column's values; times are microseconds since 1970."""
+    """Return a column's values as Python objects; times as microseconds since 1970."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(TIME).cast(LONG)
     # Not by way of numpy: pyarrow imports pandas for that.
@@ -338,13 +338,12 @@ class Rows:
     """Buffer of table rows that the timeline has made and that are not written yet.
 
     Times are microseconds since 1970, partition lists are `values.PartitionList`s. A column that is
-    not given is null. Rows are settled or open: an open row holds only until the group's next
-    record or request, and a later scan replaces it. `kind` (`SETTLED` or `OPEN`) applies to the
-    rows added next.
+    not given is null. `kind` is the kind of the rows that are added next: `SETTLED` rows are final,
+    `OPEN` rows hold only until the group's next record or request, and a later scan replaces them.
 
-    All groups of a scan share one buffer. It also has the topic names by topic id, and `breaks`: by
-    partition, the offsets after which records may be missing. `unnamed` are the topic ids that were
-    looked up and have no name.
+    The groups of one task share the buffer, one after another; `group_id` is the present one. The
+    buffer also has the topic names by topic id, and `breaks`: by partition, the offsets after which
+    records may be missing. `unnamed` are the topic ids that were looked up and have no name.
     """
 
     def __init__(
@@ -362,15 +361,16 @@ class Rows:
         }
 
     def add(self, table: str, **columns: Any) -> None:
-        """Add a row of `table`, of the present group unless `group_id` says another one."""
+        """Add a row of `table`, of the present group unless `columns` have another `group_id`."""
         self._held[self.kind + table].append(
             {**_NULLS[table], "group_id": self.group_id, **columns}.values()
         )
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield each kind that has enough rows for a batch, and the batch; with `rest`, all rows.
+        """Remove rows and yield them as (kind, batch), of each kind that has enough for a batch.
 
-        Waiting rows hold a record's bytes, so they are yielded at once.
+        Rows that wait for the next scan hold a record's bytes, so they are yielded at once. With
+        `rest` all rows are yielded.
         """
         for kind, rows in self._held.items():
             if len(rows) >= (1 if rest or kind == WAITING else _AT_ONCE):
@@ -378,7 +378,10 @@ class Rows:
                 rows.clear()
 
     def topic(self, topic_id: str, learned: Mapping[str, str]) -> str:
-        """Return the name of the topic; its id where no record of the cluster or group has it."""
+        """Return the topic's name; if it is not known, note the id as unnamed and return the id.
+
+        `learned` are names by topic id from the group's own records.
+        """
         name = self._names.get(topic_id) or learned.get(topic_id)
         if name is None:
             self.unnamed.add(topic_id)

@@ -106,10 +106,10 @@ OF_A_PROFILE: Final = " is valid only while that profile is active, which the fi
 
 
 class Place:
-    """A file or a container that declares consumers.
+    """A file or a container that declares consumers; `where` is its name in notes.
 
-    `dates` has a pair for each of its files and objects: the last change of the text (None: not
-    known), and the creation of the object (None: no object, or not known).
+    `dates` has one pair for each file or Kubernetes object that it is read from: the last change of
+    its text (None: not known), and the creation of the object (None: a file, or not known).
     """
 
     def __init__(self, where: str, notes: list[str], *dates: Dates) -> None:
@@ -123,9 +123,10 @@ class Place:
 
     @property
     def evidence(self) -> Evidence:
-        """Return the evidence of the consumers declared here.
+        """Return the evidence for the consumers that this place declares.
 
-        Its time is the newest change of their texts; None if a change is not known.
+        Its time `at` is that of the newest change of the place's texts; None if the time of any
+        text's change is not known.
         """
         written = [changed for changed, _ in self.dates]
         return Evidence(
@@ -141,10 +142,10 @@ class Place:
 
 
 def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared]:
-    """Yield the consumers that the files of one process declare, without and with each profile.
+    """Yield the consumers that the configuration files of one process declare.
 
-    A consumer that is the same with a profile is yielded once. A profile's own consumers get a
-    note.
+    The files are read without a profile, then once with each profile that they contain. A consumer
+    of a profile is yielded only if it differs from all those without a profile; it gets a note.
     """
     known: set[object] = set()
     base_first = sorted(process, key=lambda part: part[2].profile is not None)
@@ -251,8 +252,8 @@ def _worker(prefix: str, flat: Flat, environment: Environment, place: Place) -> 
 def _of_sink(connector: Flat) -> Flat:
     """Return the consumer settings of a sink connector's tasks, under the prefix `spring.kafka.`.
 
-    That prefix marks them as a Java client's. A source connector has no consumers: the result is
-    empty.
+    `clients_in` takes consumers with that prefix for Java clients, as these are. For a source
+    connector, which has no consumers, the result is empty.
     """
     flat = {key.removeprefix("config."): value for key, value in connector.items()}
     if not flat.keys() & {"topics", "topics.regex"}:
@@ -273,11 +274,11 @@ def _with_lists(layer: Flat) -> Flat:
 
 
 def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
-    """Yield the Kafka setting that a key stands for, if any, as a tuple of three items.
+    """Yield (rank, scope, setting name) if `key` stands for a Kafka setting, else nothing.
 
-    These are the number of words before the setting's own, the words among them that separate
-    consumers (its scope), and the name of the setting. `ends` are the last words of a prefix that
-    separate no consumers.
+    The scope is the words before the setting's own, without the words `ends` at its end: keys that
+    differ only in those words are of one consumer. The rank is the number of words before they are
+    removed; in one layer, a setting of higher rank overrides one of lower rank.
     """
     parts = key_words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
@@ -297,7 +298,7 @@ def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
 
 
 def _above(path: _Path) -> list[_Path]:
-    """Return the scopes whose settings also hold in the scope `path`, the nearest last."""
+    """Return the scopes whose settings the scope `path` inherits, the nearest one last."""
     # SmallRye takes kafka.* for each channel.
     shared: list[_Path] = [("kafka",)] if path[:2] == ("mp", "messaging") else []
     return shared + [path[:length] for length in range(1, len(path))]
@@ -365,21 +366,25 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
 
 
 def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
-    """Return a timeout in ms: Kafka's keys are plain numbers, a framework's need a unit (45s)."""
+    """Return the timeout `name` in milliseconds; None if it is not set or cannot be read.
+
+    Kafka's own key has a plain number; a framework's key for it has a time with a unit (45s).
+    """
     own = number(known.get(name))
     return span_ms(known.get(_SPANS.get(name, name)) or "") if own is None else own
 
 
 def number(value: str | None) -> int | None:
-    """Return the integer that `value` is as text; None for any other text."""
+    """Return the integer that the text `value` shows; None if it is None or no integer."""
     return int(value) if value and re.fullmatch(r"-?[0-9]{1,10}", value) else None
 
 
 def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:
     """Return the client family `java` or `librdkafka`; None if the settings do not show it.
 
-    Java's settings list assignor class names; librdkafka's list short names under Kafka's own key
-    (`dotted`), or use keys that only librdkafka has.
+    It is `java` if the keys are Spring's (`spring`) or the assignor list `entries` has class names
+    of Kafka. It is `librdkafka` if a key in `beside` is librdkafka's alone, or if the list has only
+    short names under Kafka's own key (`dotted`).
     """
     if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
         return "java"
@@ -410,9 +415,9 @@ _SAME: Final = (
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
-    """Return two declarations as one consumer of one group.
+    """Return one declaration with the settings of both, which may be parts of one consumer's.
 
-    None if the group of one is not known, or they contradict each other.
+    None: the group of either is not known, or the two contradict each other.
     """
     said = [{getattr(one, name), getattr(two, name)} - {None} for name in _SAME]
     lists = {each.list for each in (one, two) if each.list}

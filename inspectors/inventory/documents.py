@@ -67,7 +67,7 @@ def key_words(key: str) -> tuple[str, ...]:
 def is_assignor_list_key(key: str) -> bool:
     """Return whether a key is `partition.assignment.strategy`, with any prefix.
 
-    Its value is kept even if it is empty, which is a mistake to report.
+    The parsers keep an empty value of this key only: an empty assignor list is a mistake to report.
     """
     return key.endswith("partition.assignment.strategy")
 
@@ -159,7 +159,7 @@ class Environment:
     def resolve(self, text: str, beside: Flat) -> str | None:
         """Return `text` with its placeholders replaced; None if the value of one is not known.
 
-        Placeholders name environment variables, or settings in `beside`, those of the same file. A
+        A placeholder names an environment variable, or a setting of the same process (`beside`). A
         value that refers to itself is not known.
         """
         for _ in range(_DEEPEST):
@@ -221,10 +221,11 @@ class ConfigDocument:
 def documents(text: str, name: str) -> list[ConfigDocument]:
     """Return the documents in `text`, the content of the configuration file `name`.
 
-    The suffix of the name shows the format; without a known suffix, the text does.
+    The suffix of `name` determines the format. If the suffix is unknown, the format is guessed from
+    the text.
 
     Raises:
-        UnreadableDocument: a wrong format, or no settings.
+        UnreadableDocument: the text is not valid in that format, or no format fits.
     """
     ending = name.rpartition(".")[2].lower()
     named = LAYER.fullmatch(name)
@@ -268,10 +269,11 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
 
 
 def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
-    """Split flat settings by profile: Quarkus's `%PROFILE.key`, and all other settings.
+    """Return one document for each profile that the settings of a file belong to.
 
-    The others are of the Spring profile that the settings name, else of `named`, the profile in the
-    file's name (None: every profile). Quarkus's default profile `prod` counts among them.
+    A Quarkus key `%PROFILE.key` belongs to that profile. All other keys, and those of Quarkus's
+    default profile `prod`, belong to the Spring profile that the settings name, else to `named`,
+    the profile in the file's name (None: every profile).
     """
     spring = flat.get("spring.config.activate.on-profile", flat.get("spring.profiles", named))
     own: dict[str | None, Flat] = {spring: {}}
@@ -290,7 +292,7 @@ def _check_size(text: str, name: str) -> None:
     """Reject a YAML text above 8 MiB unless it is complete output of `kubectl get … -o yaml`.
 
     Parsing such a text takes up to a minute, and only Kubernetes objects are that large. kubectl
-    prints the kind of a list behind its items, so a list that was cut off has no kind.
+    prints the kind of a list after its items, so a text that was cut off lacks the list's kind.
 
     Raises:
         UnreadableDocument: the text has no Kubernetes objects, or was cut off.
@@ -367,7 +369,7 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
     seen: Counter[str] = Counter()
 
     def begin(name: str) -> str:
-        """Return the name of a block that begins, with a number if the name occurred before."""
+        """Return the name of a new block; append `[n]` if it occurred n times before."""
         at = ".".join((*blocks, name))
         seen[at] += 1
         return name if seen[at] == 1 else f"{name}[{seen[at] - 1}]"

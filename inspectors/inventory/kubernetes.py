@@ -43,11 +43,12 @@ _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re
 
 
 def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) -> Iterator[Declared]:
-    """Yield the consumers that `resources` declare; each is the name of its source and an object.
+    """Yield the consumers that Kubernetes objects declare.
 
-    `where` of a consumer names the object, and the pod if each pod is yielded on its own. If
-    ConfigMaps have equal names, a workload uses the one in its own folder. A ConfigMap that no
-    workload uses is read as configuration files.
+    `resources` are pairs of a source's name, such as a file, and an object. A consumer's `where`
+    names the object, and the pod if each pod is yielded on its own. If ConfigMaps have equal names,
+    a workload uses the one in its own folder. A ConfigMap that no workload uses is read as
+    configuration files.
     """
     maps = {
         (folder, _namespace(resource), _name(resource)): (source, resource)
@@ -109,9 +110,10 @@ def _pod(resource: Resource) -> Resource:
 
 
 def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
-    """Yield the consumer once, or once for each pod if its ids contain the pod's name.
+    """Yield a workload's consumer with the workload's name, replicas and maxSurge.
 
-    The pods' names are known for a StatefulSet only. Otherwise such ids become None.
+    If its ids contain the pod's name, it is yielded once for each pod of a StatefulSet. The pods of
+    other workloads have no names that are known before: it is yielded once, with these ids None.
     """
     kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
     replicas = number(str_or_none(spec.get("replicas")))
@@ -142,9 +144,10 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
-    """Return the workload's maxSurge, as text; 0 if it has no rolling update.
+    """Return the workload's maxSurge, as text; `0` if its strategy is Recreate or OnDelete.
 
-    The default is 25% for a Deployment, 0 for a StatefulSet or DaemonSet, and None for other kinds.
+    If it is not set, it is 25% for a Deployment, 0 for a StatefulSet or DaemonSet, and None for
+    other kinds.
     """
     match spec.get("strategy") or spec.get("updateStrategy"):
         case {"type": "Recreate" | "OnDelete"}:
@@ -166,11 +169,11 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
 
 
 def _dates(source: str, resource: Resource) -> Dates:
-    """Return when the object was last changed (None: not shown), and when it was created.
+    """Return when the object was last changed, and when it was created (each None: not known).
 
-    `kubectl get --show-managed-fields` shows the changes of a cluster's object. Changes of its
-    status or number of replicas do not count. An object that was never in a cluster has the date of
-    its file, and None as its creation.
+    The changes of a cluster's object are known from `kubectl get --show-managed-fields`; those of
+    its status or number of replicas do not count. For an object that was never in a cluster, the
+    change is that of the file `source`, and the creation is None.
     """
     metadata = mapping(resource.get("metadata"))
     if str_or_none(metadata.get("creationTimestamp")) is None:
@@ -196,7 +199,8 @@ def _settings_files(
 ) -> Iterator[tuple[str, list[ConfigDocument]]]:
     """Yield (key, documents) for each configuration file in the `data` of a ConfigMap.
 
-    If a file about Kafka cannot be read, `place` gets a note; `verb` is the verb of that sentence.
+    If a file about Kafka cannot be read, `place` gets the note "PLACE `verb` FILE, which cannot be
+    read", with `verb` such as `mounts`.
     """
     for key, text in data.items():
         if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
@@ -213,8 +217,8 @@ class _Container:
     """The settings of one container in a workload's pod.
 
     `at` is the folder of the workload's file, and the namespace. `complete` is False if some of the
-    environment `variables` are not known. `used` collects the keys of those ConfigMaps in `maps`
-    that the container uses, `sources` the names of their files.
+    environment `variables` are not known. `maps` are the ConfigMaps of the input; of those that the
+    container uses, the keys are added to `used` and the files' names to `sources`.
     """
 
     container: Resource

@@ -30,7 +30,7 @@ _MOST_FILES: Final = 5000
 
 
 class InventoryReading(Record, frozen=True, kw_only=True):
-    """The consumers that files declare, with a note for each value that is not known."""
+    """The consumers that files declare, and notes on unknown values and unreadable files."""
 
     declared: tuple[Declared, ...] = ()
     notes: tuple[str, ...] = ()

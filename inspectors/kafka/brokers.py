@@ -51,16 +51,16 @@ def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def release_of(version: str | None) -> tuple[int, ...] | None:
-    """Return a broker version as numbers: (4, 2) for `4.2 or later`; None for no version."""
+    """Return a broker version as numbers: (4, 2) for `4.2 or later`; None if it is not known."""
     return tuple(int(number) for number in version.split()[0].split(".")) if version else None
 
 
 class ClusterReading(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The brokers and topics of a cluster at the time `at`.
+    """The brokers and topics of a cluster at the time `at`, by this machine's clock.
 
     `topics` maps topic → number of partitions, and `topic_names` maps topic id → topic name
     (KIP-516). `ends` maps topic → log end offset of each partition, in partition order (None: not
-    known). `notes` say what could not be read.
+    known). `notes` are sentences about settings or offsets that could not be read.
     """
 
     at: datetime

@@ -43,12 +43,11 @@ _SHORTEST: Final = 0.05
 
 
 def broker_version(connection: BrokerConnection) -> str | None:
-    """Return the broker's release as its protocol shows it, such as `4.1` or `4.2 or later`.
+    """Return the broker's release, such as `4.1` or `3.2 or later`; None if no release fits.
 
-    A KRaft broker names the newest metadata.version that it supports, and each release has its own.
-    For other brokers, the result is the newest release whose requests the broker supports. A
-    release that added no request looks like the release before it, hence `or later`. None: no
-    release fits.
+    No request returns the release. A KRaft broker names the newest metadata.version that it
+    supports, and each release has its own. For other brokers, the result is the newest release
+    whose requests the broker supports; `or later`, because some releases added no request.
     """
     known = connection.supported_features.get("metadata.version")
     if known in _BY_METADATA_VERSION:
@@ -369,7 +368,10 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 
 
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
-    """Return the error for a broker that cannot be reached; `reason` None: no answer in time."""
+    """Return the error for a broker that cannot be reached: UNREACHABLE, for this `reason`.
+
+    If `reason` is None, there was no answer in time, and the error is TIMED_OUT.
+    """
     return RequestError(
         "TIMED_OUT" if reason is None else "UNREACHABLE",
         f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})",

@@ -55,6 +55,7 @@ class Described(Group, frozen=True, kw_only=True):
     """A group and its members as the coordinator described them at `at`, by this machine's clock.
 
     `operations` are the codes of the AclOperations that the user may do on the group (KIP-430).
+    None: they were not requested, or the broker does not report them (before 2.3).
     """
 
     at: datetime
@@ -89,9 +90,10 @@ def describe_many(
     *,
     operations: bool = False,
 ) -> dict[str, Described | RequestError]:
-    """Return group id → the group as its coordinator `broker` holds it now, or that broker's error.
+    """Return group id → description by the group's coordinator `broker`, or that broker's error.
 
-    At most four requests are sent, whatever the number of groups.
+    `connection` is a connection to `broker`. At most four requests are sent, whatever the number of
+    groups.
 
     Raises:
         RequestError: a request got no answer.
@@ -120,12 +122,12 @@ def look_at_classic(
     deadline: Deadline,
     first: Sequence[Any] = (),
 ) -> tuple[list[Any], dict[str, Described | RequestError]]:
-    """Send the requests `first`, then describe the groups; return the answers and the groups by id.
+    """Send the requests `first`, then describe the groups, all in one write.
 
-    A group is the error NOT_CLASSIC unless its coordinator `broker` confirms that it is classic:
-    DescribeGroups describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND or
-    UNSUPPORTED_VERSION for it. A coordinator without ConsumerGroupDescribe holds classic groups
-    only. All requests are sent in one write.
+    Return the responses to `first`, and group id → description or error. The error is NOT_CLASSIC
+    unless the coordinator `broker` confirms that the group is classic: DescribeGroups describes it,
+    and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND or UNSUPPORTED_VERSION for it. A
+    coordinator without ConsumerGroupDescribe holds classic groups only.
 
     Raises:
         RequestError: a request got no answer.
@@ -198,9 +200,10 @@ def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
 
 
 def _decoded(decode: Callable[[bytes], _T], data: bytes | None) -> tuple[_T | None, str | None]:
-    """Return `decode(data)` and None, or None and the reason why `data` cannot be decoded.
+    """Return (`decode(data)`, None), or (None, reason) if `data` cannot be decoded.
 
-    For empty bytes both are None: a coordinator sends none unless the group is Stable.
+    If `data` is empty, both items are None: unless a group is Stable, its coordinator describes
+    members without metadata and assignments.
     """
     try:
         return decode(bytes(data)) if data else None, None
@@ -385,7 +388,7 @@ Offsets = Mapping[tuple[str, int], int | None]
 
 
 def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Offsets:
-    """Return (topic, partition) → the group's committed offset; None if none is committed.
+    """Return (topic, partition) → committed offset of the group (None: none is committed).
 
     Raises:
         ConnectError: no broker can be reached.
@@ -455,7 +458,8 @@ def look_at(
 ) -> dict[str, GroupLook | RequestError]:
     """Return group id → description and offsets, or the error of its coordinator `broker`.
 
-    `later` returns the deadline of the second request, the one for committed offsets.
+    The descriptions are requested until `deadline`, then the committed offsets until the deadline
+    that `later()` returns.
 
     Raises:
         RequestError: a request for descriptions got no answer.

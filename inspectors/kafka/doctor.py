@@ -31,9 +31,9 @@ _NO_GROUP: Final = "name a group to try it"
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
-    """One source of evidence: whether it is `available` to this user, and `why`.
+    """One source of evidence: whether this user can read it (`available`), and `why`.
 
-    `adds` names the facts that the source provides (empty for the login, which all others need).
+    `adds` names the facts that the source provides (empty for the row of the login).
     `grant` is the command that grants the missing right (empty: no right is missing).
     """
 
@@ -45,7 +45,7 @@ class DoctorRow(Record, frozen=True, kw_only=True):
 
 
 class DoctorReport(Record, frozen=True, kw_only=True):
-    """The sources of evidence that one user can read, one in each row.
+    """The result of `rebal doctor`: one row for each source of evidence, readable or not.
 
     `principal` is Kafka's name of the user, if known. `coordinator_id` is the broker that
     coordinates the group (None: no group, or not known).
@@ -82,10 +82,10 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
 
 
 class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
-    """Result of trying a source of evidence that cannot be used; its text says why.
+    """Signal that a source of evidence cannot be read; its text says why.
 
-    `available` is NO, or CANNOT_TELL if the source could not be tried. `right` is False if the
-    cause is not a missing right; then no command to grant a right is shown.
+    `available` is NO, or CANNOT_TELL if the source could not be tried. `right` is True if a right
+    may be missing; only then the row of the source shows the command that grants it.
     """
 
     def __init__(self, available: Tri, why: str, *, right: bool = True) -> None:
@@ -209,11 +209,11 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, right: int, without: str, text: str = "") -> str:
-        """Return `text` if the user has this AclOperation on the cluster.
+        """Return `text` if the user has the AclOperation `right` on the cluster.
 
         Raises:
-            _Unavailable: the right is missing (with the text `without`), or the broker reports no
-                rights.
+            _Unavailable: the user lacks it (the error's text is `without`), or the broker reports
+                no rights.
         """
         _check_right(
             self._raw.metadata([], self._raw.deadline(), operations=True).authorized_operations,
@@ -317,7 +317,8 @@ class _Examination:
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
     """Return the kafka-acls.sh command that allows this user `operation` on `resource`.
 
-    It is for an administrator, who uses the same listener with another login (ADMIN.properties).
+    `resource` are the command's options that name it, such as `--group GROUP`. An administrator
+    runs the command on the same listener with another login (ADMIN.properties).
     """
     return Command(
         "kafka-acls.sh", "--bootstrap-server", config.bootstrap,
@@ -344,8 +345,8 @@ def _check_right(rights: Set[int] | None, right: int, without: str) -> None:
     """Check that the AclOperation `right` is among the user's `rights`.
 
     Raises:
-        _Unavailable: it is missing (with the text `without`), or the broker reports no rights
-            (None).
+        _Unavailable: it is not (the error's text is `without`), or `rights` is None because the
+            broker reports no rights.
     """
     if rights is None:
         raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")

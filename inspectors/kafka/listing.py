@@ -61,7 +61,7 @@ class GroupFailure(Record, frozen=True, kw_only=True):
 
 
 def pattern_of(match: str | None) -> re.Pattern[str] | None:
-    """Return the pattern that the whole group id must match; None: every group.
+    """Return the compiled pattern of --match, for whole group ids; None if `match` is None.
 
     Raises:
         SelectionError: `match` is no regular expression.
@@ -75,10 +75,11 @@ def pattern_of(match: str | None) -> re.Pattern[str] | None:
 def list_groups(
     raw: RawCluster, pattern: re.Pattern[str] | None, *, needed: bool
 ) -> tuple[dict[str, int], list[GroupFailure]]:
-    """Return group id → coordinator of the matching groups, and why other groups are not listed.
+    """Return group id → coordinator of each matching group, and the failures to list groups.
 
-    `pattern` must match the whole group id (None: every group). The brokers list only groups that
-    the user may describe.
+    `pattern` must match the whole group id (None: every group). A failure concerns a broker that
+    did not list its groups, or groups without a coordinator. The brokers list only groups that the
+    user may describe.
 
     Raises:
         SelectionError: no group matches, and `needed` is True.
@@ -165,7 +166,10 @@ def _unlisted(broker_id: int, why: str, *, silent: bool = False) -> GroupFailure
 def failure_of(
     group_id: str, error: RequestError | ConnectError, deadline: Deadline
 ) -> GroupFailure:
-    """Return the failure of a group whose coordinator answered `error` within `deadline`."""
+    """Return the failure of a group that could not be read because of `error`.
+
+    If no answer came in time, its message names the time waited since the start of `deadline`.
+    """
     if isinstance(error, ConnectError):
         return GroupFailure(group_id=group_id, message=f"{group_id}: {error}", kind="network")
     kind, text = _MESSAGES.get(error.name, ("other", ""))

@@ -46,12 +46,13 @@ _TRIES: Final = 3
 
 
 def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]) -> Probe:
-    """Return the probe's answer for each assignor: do all assignor lists of the group contain it?
+    """Probe a group: for each assignor, return whether all assignor lists of the group contain it.
 
-    The group is described before and after each request. Nothing is sent unless it meets this
-    module's conditions (classic, Stable, …) and still has the members and assignments of
-    `snapshot`. A change between two descriptions voids all answers. The result then has the reason
-    instead of answers. If the coordinator moves or loads, all is asked again.
+    The group is described before and after each request. It is probed only if it meets this
+    module's conditions (classic, consumer, Stable, with members) and still has the members and
+    assignments of `snapshot`. If not, or if they change meanwhile, the result has the reason
+    instead of answers. If the coordinator moves or loads, the probe starts again, up to three times
+    in all.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -76,18 +77,18 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
 
 
 def undescribed_probe(error: RequestError) -> Probe:
-    """Return the result of a probe that ended because the group could not be described."""
+    """Return the result of a probe without answers: describing the group failed with `error`."""
     return Probe(refused=f"the group could not be described around the probe: {error.reason}")
 
 
 def probe_groups(
     cluster: RawCluster, wanted: Sequence[tuple[GroupSnapshot, Sequence[str]]], broker: int
 ) -> dict[str, Probe]:
-    """Return group id → the probe's answers, for groups that `broker` coordinates.
+    """Probe groups that `broker` coordinates; return group id → result of the probe.
 
-    `wanted` pairs each group with the assignors to ask for. Each round asks every group for one
+    `wanted` pairs each group with the assignors to probe for. Each round probes every group for one
     assignor, then describes all groups together. Groups that changed meanwhile, and groups whose
-    coordinator moved or loads, are left out.
+    coordinator moved or loads, are missing from the result.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -199,9 +200,10 @@ def _unfit(group: Group, members: Sequence[Member]) -> str | None:
 
 
 def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
-    """Return why the group may no longer be probed; None if it may.
+    """Return why the group, as described `now`, may no longer be probed; None if it may.
 
-    It may not if it does not meet the probe's conditions, or has changed since `snapshot`.
+    It may be probed if it meets the probe's conditions and has the members and assignments of
+    `snapshot`.
     """
     was = {member.member_id: member.assignment for member in snapshot.members}
     owned = {member.member_id: member.assignment for member in now.members}

@@ -55,7 +55,7 @@ class Selection(Record, frozen=True, kw_only=True):
 
 
 class Survey(NamedTuple):
-    """All groups of a cluster: snapshots, failures to read or list groups, and all notes."""
+    """Groups of a cluster: snapshots, failures to read or list groups, the snapshots' notes."""
 
     groups: list[GroupSnapshot]
     failures: list[GroupFailure]
@@ -237,7 +237,7 @@ def read_batches(
 def _looks(
     raw: RawCluster, broker: int, group_ids: list[str]
 ) -> tuple[list[GroupLook], dict[str, GroupFailure]]:
-    """Return the descriptions of this coordinator's groups, and the failures by group id.
+    """Return descriptions and offsets of the groups that `broker` coordinates, and failures by id.
 
     Groups that the coordinator does not hold now are left out. After a batch without an answer, all
     remaining groups are failures: the broker would delay each further batch.
@@ -260,10 +260,10 @@ def _looks(
 
 
 def _probe_batches(made: Sequence[GroupSnapshot]) -> Iterator[tuple[int, list[GroupSnapshot]]]:
-    """Yield coordinators, each with up to 20 of its groups, to probe these at once.
+    """Yield batches of groups to probe at once: a coordinator's id, and up to 20 of its groups.
 
-    Groups are sorted by their partition of `__consumer_offsets`, so that the records of a partition
-    are read once for all its groups.
+    The groups of a coordinator are sorted by their partition of `__consumer_offsets`, so that the
+    groups of one partition, whose records are read once for a batch, come together.
     """
     by_broker: dict[int, list[GroupSnapshot]] = defaultdict(list)
     for one in made:

@@ -58,11 +58,12 @@ class StoredGroup(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """The complete record batches of one Fetch response, and the offset after them.
+    """The complete record batches of one Fetch response, as bytes (`data`).
 
-    `starts` are the positions of the batches in `data`, and its end. `compressed` are the indexes
-    of compressed batches, whose bytes cannot be searched for a key. `counted` is the number of
-    records in all batches. `first_timestamp_ms` is in milliseconds since 1970.
+    `starts` are the positions in `data` at which the batches start, then its length. `compressed`
+    are the indexes of compressed batches, whose bytes cannot be searched for a key. `counted` is
+    the number of records in all batches. `first_timestamp_ms` is that of the first batch, in
+    milliseconds since 1970. `next_offset` is the offset after the last batch.
     """
 
     data: bytes
@@ -73,7 +74,7 @@ class _Fetched(NamedTuple):
     next_offset: int
 
     def batches_with(self, key: bytes) -> Iterator[bytes]:
-        """Yield the batches that may hold a record with this key, in their order."""
+        """Yield the batches whose bytes contain `key`, and all compressed ones, in offset order."""
         found = set(self.compressed)
         at = self.data.find(key)
         while at >= 0:
@@ -85,10 +86,10 @@ class _Fetched(NamedTuple):
 
 
 class Fetches:
-    """A cache of what was read from `__consumer_offsets`, shared by all groups of a partition.
+    """A cache of offsets and records of `__consumer_offsets`, shared by groups read together.
 
     Use it for one reading of the groups only. Records below an offset stay the same within a leader
-    epoch, but a longer life would miss a topic that was deleted and created again.
+    epoch, but a cache of longer life would miss that the topic was deleted and created again.
     """
 
     def __init__(self) -> None:
@@ -96,9 +97,10 @@ class Fetches:
         self._bytes = 0
 
     def once(self, key: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:
-        """Return `ask()`; reuse the result of an earlier call with the same `key`.
+        """Return the kept result of an earlier call with the same `key`, else `ask()`.
 
-        A fetch without records, and a result for which no memory is left, are not kept.
+        The result is kept for later calls, except a fetch without records, and results beyond 64
+        MiB in all.
         """
         if key in self._kept:
             return self._kept[key]  # type: ignore[no-any-return]
@@ -131,8 +133,8 @@ def offsets_partition(group_id: str, partitions: int) -> int:
 class OffsetsLog:
     """One partition of `__consumer_offsets`, read from its leader within limits of bytes and time.
 
-    `first_timestamp_ms` is the time of the first batch that was read, in milliseconds since 1970.
-    `counted` is the number of records in all batches that were read.
+    `first_timestamp_ms` is the time of the first batch that was read, in milliseconds since 1970
+    (None: no batch was read). `counted` is the number of records in all batches that were read.
     """
 
     def __init__(
@@ -162,7 +164,8 @@ class OffsetsLog:
     def end(self) -> int:
         """Return the log end offset of the partition.
 
-        The leader rejects the request if its leader epoch has changed.
+        Raises:
+            RequestError: the leader epoch is no longer that of this object, or another error.
         """
         return self._fetches.once(
             ("end", self._partition, self._epoch),
@@ -218,7 +221,11 @@ class OffsetsLog:
         return int(_of_partition(response.topics).offset)
 
     def records(self, group_id: str, begin: int, end: int) -> Iterator[StoredGroup]:
-        """Yield the group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
+        """Yield the group's GroupMetadata records with `begin` <= offset < `end`, oldest first.
+
+        Raises:
+            TooMuchError: the limit on bytes or time was reached.
+        """
         at = begin
         key = group_metadata_key(group_id)
         while at < end:
@@ -282,7 +289,7 @@ def _of_partition(topics: Sequence[Any]) -> Any:
 
 
 def check(code: int) -> None:
-    """Raise a RequestError unless the code is 0."""
+    """Raise a RequestError with the name of the error code `code`, unless it is 0 (NONE)."""
     if code:
         raise RequestError(error_name(code), error_name(code))
 
@@ -294,7 +301,7 @@ def group_metadata_key(group_id: str) -> bytes:
 
 
 def _split(data: bytes, offset: int) -> _Fetched:
-    """Split the bytes of a fetch from `offset` into whole record batches (magic 2, KIP-98).
+    """Return the complete record batches (magic 2, KIP-98) in the response to a fetch at `offset`.
 
     Raises:
         RequestError: a batch is damaged, or of another message format.
@@ -353,11 +360,12 @@ def _value(value: bytes | None) -> GroupMetadata | None:
 
 
 class Reading(NamedTuple):
-    """The answer: has a rebalance completed since the coordinator loaded the group? And why.
+    """The answer whether a rebalance has completed since the coordinator loaded the group, and why.
 
     `stored` is the group's newest GroupMetadata record (None: none was read). `epoch` is the leader
     epoch of the group's partition of `__consumer_offsets`. `loaded_ms` is the time of the first
-    record in that epoch, in milliseconds since 1970: the group was loaded no later than that.
+    record in that epoch, in milliseconds since 1970: the group was loaded no later than that. Both
+    are None if not known.
     """
 
     rebalanced: Tri
@@ -368,9 +376,9 @@ class Reading(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """The group's records before the current leader epoch.
+    """The group's GroupMetadata records before the current leader epoch.
 
-    `whole` is True if compaction has removed no record of the partition before the epoch.
+    `whole` is True if compaction has removed none of the partition's records before that epoch.
     """
 
     records: list[StoredGroup]
@@ -384,9 +392,9 @@ def rebalanced_since_load(
 ) -> Reading:
     """Return whether a rebalance of the classic group has completed since its last load.
 
-    The answer is `cannot tell`, with the reason, if the topic cannot be read (no right, an error),
-    is too large to read in a few seconds, or does not decide it. `fetches` shares what was read
-    with other groups.
+    The answer is `cannot tell`, with the reason, if `__consumer_offsets` cannot be read (no right,
+    an error), is too large to read in 5 s, or does not decide it. `fetches` is the cache shared
+    with other groups (None: a new one).
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -413,9 +421,9 @@ def rebalanced_since_load(
 def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
     """Return `reading`, changed to yes if the probe proves a rebalance since the load.
 
-    A load leaves only [the elected assignor] as the assignor list of every member. `supported` are
-    the assignors that the probe finds in every list. If another assignor is among them, the members
-    have sent their lists after the load.
+    After a load, the coordinator holds [the elected assignor] as every member's assignor list.
+    `supported` are the assignors that the probe found in every list. If one of them is not the
+    elected assignor, the members have sent their lists since the load.
     """
     for assignor in supported:
         if elected is not None and assignor != elected:
@@ -489,11 +497,12 @@ def judge(
     earlier: Callable[[], Earlier],
     where: str,
 ) -> Reading:
-    """Return whether the group's records prove a rebalance in the current leader epoch.
+    """Return whether the group's GroupMetadata records prove a rebalance in the leader epoch.
 
-    `since` are the group's records in that epoch; `earlier()` reads the group's records before it.
-    `began_ms` is the time of the first record in the epoch, of any group, in milliseconds since
-    1970 by the coordinator's clock. `where` names the epoch and partition for the reason.
+    `since` are the group's records in the current leader epoch; `earlier()` reads those before it,
+    and is called only if they are needed. `began_ms` is the time of the epoch's first record of any
+    group, in milliseconds since 1970 (None: the epoch has no record). `where` names the epoch and
+    the partition in the reason.
     """
     known = [record for record in since if record.value is not None]
     newest = known[-1].value if known else None
@@ -535,9 +544,10 @@ def judge(
 
 
 def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
-    """Return the group's newest GroupMetadata record.
+    """Return the group's newest GroupMetadata record in the partition `log`.
 
-    None: the group has no record, its newest one is a tombstone, or the partition is too large.
+    None: the group has no record, its newest one is a tombstone, or the partition is too large to
+    read.
     """
     try:
         return _newest(log.records(group_id, log.start(), log.end()))

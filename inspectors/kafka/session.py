@@ -148,10 +148,11 @@ class Session:
         deadline: Deadline,
         isolation: int = 0,
     ) -> _Answers:
-        """Return (topic, partition) → its offset at `timestamp`, or its leader's error.
+        """Return (topic, partition) → first or end offset, or its leader's error (ListOffsets).
 
-        `timestamp` is LATEST or EARLIEST. Partitions whose leader has just moved are asked for
-        again.
+        `timestamp` is EARLIEST or LATEST. `isolation` is the isolation level: with 1
+        (read_committed), LATEST gives the last stable offset. If a partition's leader has moved,
+        the request is repeated until `deadline`.
         """
         found: _Answers = {}
         left = list(partitions)
@@ -231,7 +232,10 @@ class Session:
         return found
 
     def clock_ahead(self, deadline: Deadline) -> timedelta | None:
-        """Return how far this machine's clock is ahead of the brokers'; None if not measured."""
+        """Return how far this machine's clock is ahead of the brokers' (negative: behind).
+
+        None: it could not be measured. A measured result is kept for later calls.
+        """
         with self._lock:
             if self._ahead is None:
                 self._ahead = ahead_of_brokers(self.raw, deadline)
@@ -240,9 +244,9 @@ class Session:
     def _group_settings(
         self, broker_id: int, deadline: Deadline
     ) -> tuple[Mapping[str, str], list[str]]:
-        """Return the broker's group settings, and a note if they could not be read.
+        """Return the broker's group settings, and a note if they could not be read, else no note.
 
-        Each broker is asked once.
+        Each broker is asked once in the life of this Session.
         """
         with self._lock:
             if broker_id not in self._settings:
@@ -282,8 +286,8 @@ def _id(topic_id: UUID | None) -> str | None:
 def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     """Return how far this machine's clock is ahead of the brokers' (negative: behind).
 
-    It is 0 if the difference is not material (at most 2 s, or the time of the request), and None if
-    it cannot be measured.
+    The result is 0 if the difference is at most 2 s, or at most the duration of the request. None:
+    the broker does not answer DescribeQuorum v1 with the active controller's time.
     """
     try:
         connection = raw.any(deadline)

@@ -148,10 +148,11 @@ def _lag(
 def own_settings(
     raw: RawCluster, group_ids: Sequence[str], deadline: Deadline
 ) -> dict[str, dict[str, str]] | None:
-    """Return group id → the group's own settings (KIP-848), by name of the broker setting replaced.
+    """Return group id → settings that were set for that group (KIP-848), as name → value.
 
-    None if the brokers keep no settings for groups (before 4.0) or did not answer. A group is left
-    out if the user may not read its settings.
+    The names are those of the broker settings that they override (`group.consumer.…`). None: the
+    brokers keep no settings for groups (before 4.0), or did not answer. A group is left out if its
+    settings could not be read, such as for lack of a right.
     """
     resources = [
         {"resource_type": _GROUP, "resource_name": each, "configuration_keys": None}
@@ -190,7 +191,8 @@ def snapshot_of(
     """Return the snapshot of a described group, dated by the brokers' clock.
 
     `address` is the coordinator's host, port and rack (None: the brokers do not name it). `ahead`
-    is how far this machine's clock is ahead of the brokers' (None: not measured).
+    is how far this machine's clock is ahead of the brokers' (None: not measured; the time is then
+    this machine's).
     """
     at = described.at - (ahead or timedelta())
     host, port, _ = address or ("", 0, None)
@@ -323,11 +325,11 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
 
 
 def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
-    """Return the snapshot with a note if a time read from `__consumer_offsets` is later than it.
+    """Return the snapshot with a note if one of `moments` is more than 2 s later than the snapshot.
 
-    Then this machine's clock is behind the brokers' by at least the difference; up to 2 s are
-    ignored. As a lower bound, it differs at each reading, so the snapshot's time is not corrected
-    by it.
+    `moments` are times read from `__consumer_offsets`. A later one proves that this machine's clock
+    is behind the brokers' by at least the difference. The snapshot's time is not corrected by this
+    lower bound, which differs at each reading, and `clock_compared` becomes False.
     """
     latest = max((moment for moment in moments if moment is not None), default=None)
     if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:

@@ -47,8 +47,8 @@ _REGISTERED: Final[list[type]] = []
 def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
     """Return the schema of the fields in `text`, such as `GroupId:string RackId:string?`.
 
-    `?` marks a nullable field, `@1` a field since version 1. `parts` are the fields of the
-    structures that types in `text` name.
+    `?` marks a nullable field, `@1` a field since version 1. `parts` maps the name of each
+    structure that `text` uses as a type → its fields.
     """
     made: _Fields = []
     for word in text.split():
@@ -70,8 +70,9 @@ def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
 def _request(key: int, versions: str, group: str, more: str = "", **parts: str) -> Any:
     """Return the class of a Describe request for group ids; make the class of its response too.
 
-    `key` is the API key. `group` describes the fields of one group in the response, `more` further
-    fields of the request, and `parts` the structures, each after the structures it uses.
+    `key` is the API key, `versions` the valid versions (`0-1`). The other texts are as in
+    `_fields`: `group` has the fields of one group in the response, `more` further fields of the
+    request, and `parts` the fields of each structure, given after the structures it uses.
     """
     known: dict[str, _Fields] = {}
     for name, text in {**parts, "Group": group}.items():
@@ -199,7 +200,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def share(self, tries: int) -> Self:
-        """Return the deadline of the first of `tries` tries that share the time left equally."""
+        """Return an earlier deadline: now, plus the time left divided by `tries`."""
         first = copy.copy(self)
         first._start = time.monotonic()
         first._end = first._start + self.left() / tries
@@ -265,10 +266,10 @@ class BrokerConnection:
     def version(self, request: Any, *, min_version: int = 0, max_version: int | None = None) -> int:
         """Return the newest version of a request that the broker and rebal support.
 
-        It is at least `min_version`, and at most `max_version` if given.
+        `min_version` and `max_version` (None: no limit) are the bounds, both included.
 
         Raises:
-            RequestError: UNSUPPORTED_VERSION, there is no such version.
+            RequestError: UNSUPPORTED_VERSION, the broker supports no version between them.
         """
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, max_version or request.max_version)
@@ -430,7 +431,10 @@ def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
 
 
 def _reject_null(part: Any, version: int) -> None:
-    """Raise ValueError if a field is null that must not be, as Java's client does."""
+    """Raise ValueError if a field of the message `part`, or below it, is null but must not be.
+
+    Java's client rejects such a response too; kafka-python accepts it.
+    """
     kind: Any = type(part)
     for name, is_nested in _filled(kind, version):
         value = getattr(part, name)
@@ -443,10 +447,9 @@ def _reject_null(part: Any, version: int) -> None:
 
 @cache
 def _filled(kind: Any, version: int) -> tuple[tuple[str, bool], ...]:
-    """Return the fields of a message class that must not be null in `version`.
+    """Return the arrays, strings and bytes of a message class that must not be null in `version`.
 
-    Each is a pair: its name, and whether it is an array of structures. Only arrays, strings and
-    bytes are returned.
+    Each is a pair: the field's name, and True if it is an array of structures.
     """
     return tuple(
         (field.name, field.is_struct_array())

@@ -66,7 +66,10 @@ _INSTANCE: Final = (
 
 
 def _kgo(name: str, field: str, value: str) -> str:
-    """Return the pattern of one field in a franz-go log line: own logger, slog's text or JSON."""
+    """Return the pattern of the field `name` in a franz-go log line, as a group named `field`.
+
+    It matches the layouts of franz-go's own logger and of slog (text and JSON).
+    """
     return rf'"?{name}(?:": ?|: |=)"?(?P<{field}>{value})"?'
 
 
@@ -228,7 +231,7 @@ class _LibrdkafkaConsumer:
         self.settings: dict[str, str] = {}
 
     def take(self, shown: Shown) -> None:
-        """Process one line: a new member id, a join that is sent, or a configuration setting."""
+        """Record what one line shows: a new member id, a join that is sent, or a setting."""
         member_id = shown.get("member_id")
         match shown.form.kind:
             case "identity":
@@ -272,7 +275,7 @@ class OtherClients:
         self._notes: dict[str, None] = {}
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the source's lines, and read each."""
+        """Yield the source's lines unchanged, and record the observations that each line shows."""
         for number, raw in enumerate(self._source.lines(), 1):
             texts = [*split(raw, number, self._zone)] if MARK.search(raw) else []
             for line in texts:
@@ -390,9 +393,10 @@ class OtherClients:
     def _bound(
         self, seen: Joined, of: _LibrdkafkaConsumer, settings: dict[str, str]
     ) -> Observation:
-        """Return the join of a librdkafka consumer, with its assignor list if that is certain.
+        """Return the join `seen` of a librdkafka consumer, with its assignor list if it is certain.
 
-        A member of the consumer protocol (KIP-848) has no list: only its client is returned.
+        `of` and `settings` are the consumer's output and printed configuration. A member of the
+        consumer protocol (KIP-848) has no list: for it, only its client software is returned.
         """
         names: tuple[str, ...] = ()
         if of.unclear:

@@ -78,10 +78,10 @@ class Block(NamedTuple):
 class LogText(NamedTuple):
     """One log line without its wrapper, the program that wrote it, and its time.
 
-    `key` and `value` are the setting that the line prints, in a printed configuration. `block` is
-    the first line of that configuration, if this setting is its first. A `block` without a key
-    means that no setting of it could be read. Other lines have neither; they end the program's
-    configuration.
+    If the line is a setting of a printed configuration, `key` and `value` are that setting; the
+    first setting also has the configuration's first line as `block`. A `block` with an empty key
+    stands for a configuration of which no setting could be read. Any other line has neither, and
+    ends the program's configuration.
     """
 
     program: str
@@ -108,11 +108,11 @@ class LogLine(Record, frozen=True, kw_only=True):
 def unwrap(
     line: str, wanted: re.Pattern[str] | None, zone: Zone = NO_OFFSET, field: str = ""
 ) -> Iterator[LogLine]:
-    """Yield the log lines inside the JSON that `line` contains; nothing if it contains none.
+    """Yield the log lines of a program inside the JSON in `line`; nothing if there is none.
 
-    The JSON may be one entry (Docker, GELF, log4j's layouts) or hold many entries in a list
-    (exports). The text of an entry is its longest string that matches `wanted` or is at the path
-    `field`.
+    The JSON is one log entry (Docker, GELF, log4j's layouts), or holds a list of them (the export
+    of a log store). From each entry, the longest string that matches the pattern `wanted`, or is at
+    the path `field`, is yielded. `zone` is the zone of times that show none.
     """
     start = min((at for each in "{[" if (at := line.find(each)) >= 0), default=-1)
     brace = line.find("{", max(start, 0))
@@ -133,7 +133,7 @@ def unwrap(
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number; in a JSON list of log entries, each entry is one line."""
+    """Yield (line number, line); each entry of a JSON list of log entries is one line."""
     first = next(lines, b"")
     entries = (_apart(line) if _LIST.match(line) else (line,) for line in chain((first,), lines))
     every = enumerate(chain.from_iterable(entries), 1)
@@ -141,7 +141,7 @@ def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _apart(line: bytes) -> Iterable[bytes]:
-    """Return the entries of a JSON list in one line, each as a line of its own, else the line."""
+    """Return each log entry of the JSON list in `line` as one line; if it is no JSON, the line."""
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):
@@ -217,7 +217,7 @@ def _nodes(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
     """Return the time in a line's prefix, in UTC; None if there is no date and time.
 
-    A time with a zone is preferred to one without; the latter is read as a time of `zone`.
+    A time with a zone is preferred to one without, which is read as a time in `zone`.
     """
     best: Stamp | None = None
     for match in _TIME.finditer(prefix[:_NO_TIME_PREFIX]):
@@ -239,7 +239,7 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
 
 
 def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
-    """Return the better of two times: one with a zone, else the first that is not None."""
+    """Return the first of two times that has a zone; if none has, the first that is not None."""
     return other if one is None or (one.local and other is not None and not other.local) else one
 
 
@@ -399,13 +399,16 @@ class Part:
         self._last_at: datetime | None = None
 
     def take(self, stamp: Stamp | None) -> None:
-        """Process the time of one line; the newest time is kept."""
+        """Record the time of one line (None: it shows none) for the result of `read`."""
         if stamp is not None:
             self._local = self._local or stamp.local
             self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
 
     def place(self, line: LogText) -> tuple[Evidence, Where]:
-        """Return a line of this program as evidence, and the line's position in the log."""
+        """Return the evidence of an observation made from one line, and the line's position.
+
+        The evidence names the log, the line's number and its time (None: the line shows none).
+        """
         log, stamp = self._log, line.stamp
         return Evidence(
             source=Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG,
@@ -419,7 +422,10 @@ class Part:
         )
 
     def read(self) -> LogRead:
-        """Return the description of this log; call it after the whole source was read."""
+        """Return the facts about this program's log: its newest time, clusters and member ids.
+
+        Call it after the whole source was read.
+        """
         return replace(
             self._log,
             local=self._local,
@@ -451,9 +457,10 @@ def shown_by(table: Iterable[Form], text: str) -> Shown | None:
 def observation_of(
     shown: Shown, evidence: Evidence, where: Where, software: Software | None = None
 ) -> Observation | None:
-    """Return the observation that one recognized line gives.
+    """Return the observation that one recognized line shows, with the client's `software`.
 
-    None: a line of this kind, or without a member id or time, gives none by itself.
+    None: lines of this kind show none by themselves, or the line lacks the member id or the time
+    that the observation needs.
     """
     kind, fields, at = shown.form.kind, shown.fields, evidence.at
     group_id, member_id = shown.get("group_id"), shown.get("member_id")
@@ -512,10 +519,10 @@ def observation_of(
 
 
 def client_of(member_id: str) -> str:
-    """Return the client id of a dynamic member: its member id without the coordinator's UUID.
+    """Return the member id without the coordinator's UUID: a dynamic member's client id.
 
-    For a static member this is the instance id, and not every client prints that it has one. Empty
-    if the member id does not end in a UUID.
+    For a static member the result is its instance id; not every client prints that it is static.
+    The result is empty if the member id does not end in a UUID.
     """
     match = re.search(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", member_id)
     return member_id[: match.start()] if match else ""

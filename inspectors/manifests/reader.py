@@ -85,10 +85,10 @@ def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
 
 
 def scope_of(place: str) -> str:
-    """Return the folder to whose projects the build file `place` applies.
+    """Return the folder whose projects, with those below it, use the build file `place`.
 
-    That is the file's own folder. For a build's own folders, such as buildSrc and gradle, it is the
-    folder that they are in.
+    That is the file's own folder. For a file in a folder of the build itself, such as buildSrc or
+    gradle, it is the folder that contains that one.
     """
     own = r"(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*"
     build = re.search(rf"(?:\A|/)(?:{own})\Z", place)
@@ -141,9 +141,10 @@ class _ManifestReader:
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
-        """Add the known packages of one file to `found`, with notes on versions that are not clear.
+        """Add the Kafka clients and products among the packages of the file `place` to `found`.
 
-        A BOM is added if it gives a version that the file does not write.
+        A version that is not a plain number gets a note. A BOM is added if the version of a package
+        comes from it.
         """
         known = [(one, product_of(ecosystem, one.name)) for one in named]
         own = PurePosixPath(place)
@@ -207,7 +208,7 @@ def _plain(version: str) -> str | None:
 
 @cache
 def _formats(name: str) -> list[_Format]:
-    """Return the formats of a file: all that have the first pattern that its path matches."""
+    """Return the formats whose pattern is the first that the path `name` matches; else none."""
     found = [one for one in _FORMATS if PurePosixPath(name).match(one.pattern)]
     return [one for one in found if one.pattern == found[0].pattern]
 
@@ -224,8 +225,8 @@ _END: Final = 1_000_000
 class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts about a product's versions from `first` to `last`, both included.
 
-    Without `last`, they hold for all later versions too. A fault has a protocol and an effect. The
-    comment at the top of products.yaml explains the fields.
+    Without `last`, they hold for all later versions too. `protocol` and `effect` are set only for a
+    fault of the product. The comment at the top of products.yaml explains the fields.
     """
 
     first: str = "0"
@@ -240,7 +241,10 @@ class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     effect: str = ""
 
     def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
-        """Return whether the facts apply to any version from `low` to `high`."""
+        """Return whether the facts apply to some version from `low` to `high`, both included.
+
+        With the two exchanged, return whether they apply to each of these versions.
+        """
         reached = self.last is None or low <= (version_tuple(self.last) or ())
         return reached and (version_tuple(self.first) or ()) <= high
 
@@ -283,9 +287,10 @@ def hints(ecosystem: str) -> re.Pattern[str]:
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:
-    """Return the product that a package or image is, whatever the spelling; None if unknown.
+    """Return the product with this package or image name; None if products.yaml has none.
 
-    An image's name may begin with the folders of a mirror.
+    Other spellings of a name are accepted (PEP 503; a Scala version at its end), and folders of a
+    mirror before an image's name.
     """
     # Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
     spelling, plain = {

@@ -168,7 +168,8 @@ class Named(NamedTuple):
 def matches(pattern: re.Pattern[str], text: str, _: str = "") -> Iterator[Named]:
     """Yield one package for each match of `pattern` in the text.
 
-    The pattern's groups `name` and `version` are its fields; a group `tests` or `gives` marks it.
+    The pattern's groups `name` and `version` give the fields of that name; if the group `tests` or
+    `gives` matched, that field is True.
     """
     line, at = 1, 0
     for found in pattern.finditer(text):
@@ -246,7 +247,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
 
 
 def mentions(text: str) -> Iterator[Named]:
-    """Yield the dependencies and plugins of a Gradle or sbt script as they are written.
+    """Yield the dependencies and plugins of a Gradle or sbt script, variables not replaced.
 
     Dependencies of tests are left out.
     """
@@ -254,9 +255,9 @@ def mentions(text: str) -> Iterator[Named]:
 
 
 def script_lines(text: str, platforms: Iterable[Named]) -> str:
-    """Return the constants and platforms (BOMs) of a build file as lines of a build script.
+    """Return the constants in `text`, and the BOMs `platforms`, as lines of a build script.
 
-    The lines are added to the scripts in the same folder and below, which may use them.
+    `text` is a build file. The caller appends the lines to each script that may use the file.
     """
     return "".join(
         (
@@ -268,7 +269,7 @@ def script_lines(text: str, platforms: Iterable[Named]) -> str:
 
 @lru_cache(1)
 def _plain(text: str) -> str:
-    """Return a Gradle or sbt script with all its notations of a dependency made one.
+    """Return a Gradle or sbt script with every dependency rewritten as "GROUP:NAME:VERSION".
 
     Comments and sbt's test dependencies are removed.
     """
@@ -459,9 +460,10 @@ class Projects:
         return self._project_files[path]
 
     def _found(self, one: Named, above: Sequence[PurePosixPath], depth: int) -> ProjectFile | None:
-        """Return the project file of the artifact `one`; None if there is none.
+        """Return the parsed project file of the artifact `one` (a parent or BOM); None: not found.
 
-        The files `above` are searched first, then the files in folders with the artifact's name.
+        The files `above` are tried first, then those whose folder has the artifact's name. `depth`
+        counts the parents followed so far; after 20 no more is searched.
         """
         artifact = one.name.partition(":")[2]
         folders = (path for path in self._files if path.parent.name == artifact != "")
@@ -470,7 +472,11 @@ class Projects:
         return next((project for project in projects if project.artifact == artifact), None)
 
     def _parsed(self, path: PurePosixPath) -> Any:
-        """Return the root of a file's XML; tags lose their namespace, texts their outer blanks."""
+        """Return the root element of a file's XML, without namespaces, with all texts stripped.
+
+        Raises:
+            UnreadableDocument: the file is no valid XML, or declares a DTD.
+        """
         try:
             root = fromstring(configuration_text(self._files[path], str(path)), forbid_dtd=True)
         except (ParseError, ValueError, RecursionError) as error:

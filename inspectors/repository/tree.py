@@ -42,12 +42,12 @@ class Tree(Record, frozen=True, kw_only=True):
     alone: bool = False
 
     def paths(self) -> Iterator[tuple[str, Path]]:
-        """Return pairs of each file's relative name and its path."""
+        """Return, for each file, its name relative to the root and its path."""
         return ((name, self.root / name) for name in self.files)
 
 
 def folder_tree(path: Path) -> Tree:
-    """Return the files to read in a folder, or a single file as a version of its own.
+    """Return the files to read in the folder `path`; if it is a file, that file alone.
 
     Raises:
         DocumentError: there is no such path.
@@ -65,7 +65,7 @@ def folder_tree(path: Path) -> Tree:
 
 
 def work_tree(path: Path) -> Tree:
-    """Return the files to read in a git working tree below `path`: tracked ones, and new ones.
+    """Return the tracked and untracked files to read in a git working tree, below `path`.
 
     Files that git ignores are left out.
 

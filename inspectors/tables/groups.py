@@ -78,9 +78,9 @@ _ENDS: Final = "log end offsets: a scan's tables have none"
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
     """Yield the joins with an exact assignor list, and the rejected joins, that a scan recorded.
 
-    They are of one `group` or of all. A list that was sent more than once has the time of its last
-    join. A member id that first appears after the first generation that the scan knows of its group
-    counts as new.
+    They are those of `group`, or of all groups if it is None. A list that was sent more than once
+    has the time of its last join. A join is marked `new` if its generation is later than the first
+    one that the scan recorded for the group.
     """
     for rows in by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen).values():
         first = min((row.generation for row in rows if row.generation is not None), default=0)
@@ -288,9 +288,9 @@ def _member(
 
 
 def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartitions:
-    """Return the partitions by topic name.
+    """Return the partitions with the names of topics in place of their ids.
 
-    Records of KIP-848 groups hold topic ids, which `names` maps to names.
+    Records of KIP-848 groups hold topic ids; `names` maps topic id → name.
     """
     named = {names.get(topic, topic): numbers for topic, numbers in partitions.items()}
     return dict(sorted(named.items()))
@@ -342,9 +342,9 @@ _CLOCKS: Final = 300_000_000
 class GroupLag(Record, frozen=True, kw_only=True):
     """The lag of one group in records: `total` of all its partitions, `worst` of a single one.
 
-    Both are None if no partition's log end offset is known; `unknown` is the number of partitions
-    with a committed offset whose log end offset is not known. `last_commit` is microseconds since
-    1970.
+    Both are None if the lag of no partition is known. `unknown` is the number of partitions with a
+    committed offset whose lag is not known. `last_commit` is the time of the newest commit, in
+    microseconds since 1970 (None: not known).
     """
 
     total: int | None = None
@@ -356,13 +356,13 @@ class GroupLag(Record, frozen=True, kw_only=True):
 def read_lag(tables: Tables) -> dict[str, GroupLag]:
     """Return group id → lag, for each group that has a committed offset.
 
-    A partition's lag is its log end offset less its committed offset. A scan of a live cluster asks
-    the brokers for the log end offsets (the table `log_ends`, of each kept scan); captured files
-    and log segments do not show them.
+    A partition's lag is its log end offset minus its committed offset. Only a scan of live brokers
+    has log end offsets (table `log_ends`); captured files and log segments do not show them.
 
-    A scan of brokers reads the commits up to a point before it asks for the log end offsets. So a
-    committed offset beyond the log end offset means that the topic was created again, and the lag
-    is unknown. All lag is unknown if a later scan read newer records from files.
+    Such a scan reads the commits first, then the log end offsets. So a committed offset beyond the
+    log end offset means that the topic was created again, and the lag is unknown. The lag is also
+    unknown if the log end offset was read more than 5 min before the newest time that the scan's
+    sources cover, because a later scan read newer records from files.
 
     Raises:
         TablesError: a table cannot be read.

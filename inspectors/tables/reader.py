@@ -175,7 +175,8 @@ def open_clusters(
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """Return the rows of `table`, each a tuple in the order of its columns.
 
-    Lists of texts are tuples, partition lists dicts of topic → `Partitions`, times microseconds.
+    Lists of texts become tuples, and lists of partitions dicts of topic → `Partitions`. Times are
+    microseconds since 1970.
     """
     return zip(*(values(column) for column in table.columns), strict=True)
 
@@ -243,9 +244,10 @@ _MEASURED: Final = (
 
 
 class RebalanceRow(NamedTuple):
-    """One completed or failed rebalance of a group.
+    """One completed or failed rebalance of a group; times are microseconds since 1970.
 
-    `moved` and `stopped` count partitions. Times are microseconds since 1970.
+    `moved` is the number of partitions that changed their owner, `stopped` of those that stopped on
+    members that stayed in the group (None: not known). docs/fleet-tables.md explains the fields.
     """
 
     group_id: str
@@ -303,9 +305,9 @@ class ListSeen(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """One incident that an operator should know of: a storm, a crash loop, a group deleted, …
+    """One incident that an operator should know of, such as a crash loop or a deleted group.
 
-    It happened `times` times (the column `count`).
+    `times` is the number of times that it happened, from the column `count` of the table.
     """
 
     group_id: str
@@ -323,7 +325,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     `metrics` maps Kafka's metric name → value (None: not known). `observed_from` and
     `observed_until` bound the time that the scan's sources cover together, so a group without
     recent records is shown as of the end of the scan too. If no source has a time, they are the
-    group's own first and last time. Rates are over all of it.
+    group's own first and last time. Rates are per hour of that time.
 
     `stopped` and `moved` are partitions per completed rebalance, on average (None: not known).
     `gone` maps each member id that is no longer in the group → when it was last in the group.
@@ -358,9 +360,10 @@ class GroupHistory(Record, frozen=True, kw_only=True):
 
 
 class ScanStanding(NamedTuple):
-    """One group's state at the end of an earlier scan.
+    """One group's state at the end of a scan, to compare with a later one.
 
     Each time a deleted group is created again, `incarnation` rises and generations start anew.
+    `is_gone` is True if the group was deleted and not created again.
     """
 
     incarnation: int | None
@@ -459,9 +462,9 @@ def _rate(count: int | None, hours: float) -> float | None:
 
 
 def _client(run: Row) -> tuple[int | None, str | None, str | None]:
-    """Return a key that a member and its successor share: its instance id, else its client id.
+    """Return the key by which a member's restarted client is recognized under a new member id.
 
-    The key includes the group's incarnation.
+    It is the group's incarnation with the instance id, or with the client id if there is none.
     """
     other = None if run["instance_id"] else run["client_id"]
     return run["incarnation"], run["instance_id"], other
@@ -480,10 +483,12 @@ def _last_present(runs: Sequence[Row]) -> dict[str, int]:
 def _down(
     runs: Sequence[Row], members: int, incarnation: int | None, rebalances: Sequence[RebalanceRow]
 ) -> tuple[str, ...]:
-    """Return the members that timed out and are still missing, by instance, client or member id.
+    """Return the members that timed out and are still missing, each by its first id that is known.
 
-    Client ids may be equal in all processes. So each later arrival replaces one lost member at
-    most, and a group with as many members as before misses none.
+    The ids are instance id, client id and member id, in this order. A timed-out member is not
+    missing if a later one with its instance or client id replaces it. Because all processes may
+    have one client id, each later member replaces one at most, and no member is missing if the
+    group has as many members as in the lost member's last generation.
     """
     lost = [
         run

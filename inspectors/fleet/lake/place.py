@@ -52,7 +52,7 @@ class LakeError(DocumentError):
 
 @dataclass(frozen=True)
 class LakePlace:
-    """A lake's address; `options` are delta-rs's own names, such as AWS_ENDPOINT_URL."""
+    """A lake's address, and settings of its store by delta-rs's names, such as AWS_ENDPOINT_URL."""
 
     text: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)

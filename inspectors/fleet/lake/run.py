@@ -75,8 +75,8 @@ class LakeScan:
     """A scan in progress. `previous` is the finished scan that it continues from.
 
     `found` are the cluster's scans that were finished when it began. With `full`, `previous` is
-    empty. `retain` is for how many seconds scans are kept after it (None: as the last scan did; at
-    first only the last two).
+    empty. `retain` is for how many seconds scans are kept (None: as long as the last scan says; if
+    there is none, only the last two scans are kept).
     """
 
     def __init__(
@@ -141,7 +141,11 @@ class LakeScan:
         return finished
 
     def _files(self, report: TaskReport) -> dict[str, list[DataFile]]:
-        """Return all files of the finished scan by table, with their paths there."""
+        """Return the files of this scan when it is finished, by table, with paths in the table.
+
+        They are the previous scan's files without those in `report.gone`, and the new files in
+        `report.made`.
+        """
         found: dict[str, list[DataFile]] = {table: [] for table in STORED}
         for kind, table in FOLDERS.items():
             kept = (one for one in self.earlier(kind) if one.path not in report.replaced)
@@ -154,9 +158,9 @@ class LakeScan:
     def _sweep(self, found: Finished, known: Known) -> None:
         """Delete files and Delta log entries that no scan needs; ignore errors of the lake.
 
-        `found` are the finished scans, `known` the files of some by scan number and table. Files
-        are deleted after each scan if at most `LEAST` are kept, else after every tenth scan. Log
-        entries are deleted after every tenth scan.
+        `found` are the finished scans. `known` has the files of some of them, by scan number and
+        table. Every tenth scan deletes files and log entries. The other scans delete files only, if
+        at most `LEAST` scans are kept.
         """
         if self._last.run:
             known = {**known, self._last.run: self._of_last}
@@ -187,8 +191,8 @@ def new_scan(
 ) -> LakeScan:
     """Return a new scan of the cluster, which continues from its last one unless `full`.
 
-    `retain` is for how many seconds scans are kept (None: as the last scan did; at first only the
-    last two).
+    `retain` is for how many seconds scans are kept (None: as long as the last scan says; if there
+    is none, only the last two scans are kept).
 
     Raises:
         LakeError: the lake cannot be written, or the folder holds other files.
@@ -237,7 +241,7 @@ def check_place(place: LakePlace) -> None:
     """Check that a lake can be written: a folder that is new, empty or a lake, or a writable store.
 
     Raises:
-        LakeError: it cannot.
+        LakeError: the lake cannot be written.
     """
     folder = place.folder
     if folder is None:
@@ -252,7 +256,7 @@ def check_place(place: LakePlace) -> None:
 
 
 class Freed(NamedTuple):
-    """A file that nobody needs: its path in the lake, its size in bytes."""
+    """A file that no scan needs: its path relative to the lake, and its size in bytes."""
 
     path: str
     size: int
@@ -337,7 +341,9 @@ def find_log(place: LakePlace, dropped: Mapping[str, Collection[int]]) -> list[F
 
 
 def remove(place: LakePlace, freed: Sequence[Freed]) -> None:
-    """Delete the files, and scan folders that are empty then; skip files that are gone already.
+    """Delete the files in `freed`, and then the scan folders that are empty without them.
+
+    A file that does not exist any more is skipped.
 
     Raises:
         LakeError: the store does not let the files be deleted.
@@ -372,11 +378,11 @@ def compact(
 ) -> Compacted:
     """Drop these clusters' scans that are kept no longer, and delete files that no scan needs.
 
-    `retain` is for how many seconds scans are kept (None: as the last scan says). `dry` changes
-    nothing.
+    `retain` is for how many seconds scans are kept (None: as long as the cluster's last scan says).
+    With `dry` nothing is changed.
 
     Raises:
-        LakeError: the store does not let it happen.
+        LakeError: the store rejects a read, a commit or a deletion.
         DocumentError: a cluster's last scan cannot be read.
     """
     dropped: dict[str, tuple[int, ...]] = {}

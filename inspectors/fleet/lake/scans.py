@@ -62,10 +62,11 @@ class ScanRow(NamedTuple):
 
 
 class Finished:
-    """A cluster's finished scans that can be read.
+    """The finished scans of one cluster.
 
-    `rows` are in the order of their numbers, the newest last. `files` are the table's files that
-    hold them. Manifests are read only on demand, for there may be thousands of scans.
+    `rows` are their rows in the table `scans`, sorted by scan number, and `files` the files of that
+    table that hold these rows. A manifest is read only on demand, for there may be thousands of
+    scans.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class Scans(LakeTable):
         super().__init__(place, SCANS, SCHEMA)
 
     def of(self, cluster: str, known: Finished | None = None) -> Finished:
-        """Return the cluster's finished scans; `known` itself if its files have not changed.
+        """Return the cluster's finished scans.
+
+        `known` is an earlier result of this method. It is returned if the cluster's files in the
+        table have not changed since.
 
         Raises:
             LakeError: the store does not let them be read.
@@ -236,10 +240,10 @@ def _rows(place: LakePlace, file: DataFile) -> tuple[ScanRow, ...]:
 
 
 def expired(rows: Sequence[ScanRow], retain: float | None, now: datetime) -> tuple[ScanRow, ...]:
-    """Return the scans of `rows` (sorted by number) that are kept no longer: older than `retain`.
+    """Return the scans of `rows` (sorted by number) that are no longer kept.
 
-    `retain` is in seconds. The last `LEAST` scans always stay. Without `retain` only these stay.
-    Scans after a kept scan are kept.
+    They are the oldest scans, up to the first one that finished in the last `retain` seconds. The
+    last `LEAST` scans are always kept. If `retain` is None, only these are kept.
     """
     old = rows[: max(0, len(rows) - LEAST)]
     if retain is None:

@@ -14,7 +14,10 @@ from pyarrow.fs import FileSystem, PyFileSystem
 
 
 def open_store(url: str, options: Mapping[str, str]) -> FileSystem:
-    """Return the file system below a URL; `options` are delta-rs's."""
+    """Return the file system of a store, with paths relative to `url`.
+
+    `options` are the store's settings by delta-rs's names.
+    """
     return PyFileSystem(_Handler(url, dict(options)))
 
 
@@ -33,7 +36,7 @@ class _Handler(DeltaStorageHandler):
 
 
 class _Stream:
-    """Stream that gives delta-rs `bytes`, where pyarrow's writers pass buffers."""
+    """Output stream that passes on the buffers of pyarrow's writers to delta-rs as `bytes`."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw

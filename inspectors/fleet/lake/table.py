@@ -51,7 +51,7 @@ _FEW: Final = 64
 class DataFile(NamedTuple):
     """A Parquet file of a table; `path` is relative to the table, `size` in bytes.
 
-    `low` and `high` bound its groups' names (None: they are not known).
+    `low` and `high` are the least and the greatest group id in its rows (None: not known).
     """
 
     path: str
@@ -62,7 +62,7 @@ class DataFile(NamedTuple):
 
 
 class LakeTable:
-    """The table `name` of a lake, with these columns beside `cluster_id`."""
+    """The Delta table `name` of a lake; its columns are `cluster_id` and those of `schema`."""
 
     def __init__(self, place: LakePlace, name: str, schema: pa.Schema) -> None:
         self._place, self._name = place, name
@@ -112,7 +112,7 @@ class LakeTable:
             return tuple(sorted({row[CLUSTER] for row in self._open(None).partitions()}))
 
     def files(self, cluster: str, version: int | None = None) -> tuple[DataFile, ...]:
-        """Return the cluster's files in that version (None: the last), sorted by path.
+        """Return the cluster's files in a version of the table (None: the newest), sorted by path.
 
         Raises:
             LakeError: the version is not there any more.
@@ -128,11 +128,11 @@ class LakeTable:
         *,
         instead_of: tuple[DataFile, ...] | None = None,
     ) -> int | None:
-        """Commit `files` as all files of the cluster; return the table version that has them.
+        """Make `files` the cluster's only files in the table; return the version.
 
         `number` is the number of the scan that commits (None: it is not a scan). The result is None
-        if a scan with this or a later number has committed to the table, or if the cluster's files
-        are not `instead_of` any more (None: they are not compared).
+        if a scan with this or a later number has committed to the table, if the cluster's files are
+        not `instead_of` any more (None: not compared), or if another commit has changed them again.
 
         Raises:
             LakeError: the store does not let it happen.
@@ -171,9 +171,9 @@ class LakeTable:
         return table.version() if _files(table, cluster) == wanted else None
 
     def _commit(self, made: Callable[[], _T]) -> _T:
-        """Call `made`, which reads the table and commits; repeat it if another commit came first.
+        """Return the result of `made`, which reads the table and commits a change.
 
-        The other commit may be of another cluster.
+        It is called again if another commit, perhaps of another cluster, came first.
 
         Raises:
             LakeError: another commit came first each time, or the table rejects the commit.
@@ -241,7 +241,10 @@ def _statistics(file: DataFile) -> Mapping[str, Any]:
 
 
 def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
-    """Return the files to join: those of each size class that has more than `MOST` files."""
+    """Return the small files that should be merged.
+
+    They are files below `SMALL` bytes, in each size class that has more than `MOST` files.
+    """
     tiers: dict[int, list[DataFile]] = {}
     for one in files:
         if one.size < SMALL:

@@ -71,7 +71,7 @@ def find_files(paths: Sequence[str]) -> list[str]:
 
 
 def read_files(paths: Sequence[str]) -> RecordSource:
-    """Return the records in captured files; errors as in `find_files`."""
+    """Return the record source for captured files; raise the errors of `find_files`."""
     files = find_files(paths)
     names = tuple(sorted({Path(path).name for path in files}))
     return RecordSource(names, lambda cores, _: share_out(files, cores)[0], read_parts)
@@ -150,7 +150,7 @@ def _check_columns(path: str) -> None:
 def read_groups(part: FilePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part of a Parquet file as batches of `SOURCE`.
 
-    A row group belongs to the part in which its middle is.
+    A row group belongs to the part that contains the byte in its middle.
     """
     with opened_file(part.path) as opened:
         file = pq.ParquetFile(opened)

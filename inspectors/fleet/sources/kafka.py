@@ -54,7 +54,10 @@ class PartitionRange(NamedTuple):
 
 
 def find_records(config: ClusterConfig) -> RecordSource:
-    """Return the records of `__consumer_offsets`.
+    """Return the record source for a live cluster's `__consumer_offsets`; read no record yet.
+
+    The offset ranges end at the present last stable offsets. What the brokers say of themselves and
+    of the topics is read too; if that fails, a note says so.
 
     Raises:
         ConnectError: the cluster cannot be reached, or the login is rejected.
@@ -125,8 +128,7 @@ def read_partitions(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the committed records in these ranges as batches of `SOURCE`.
 
-    A range is read to its end, which is known by a record at or after it, or by the end of the
-    partition.
+    A range is finished when a record at or after its end has arrived, or the end of the partition.
 
     Raises:
         ConnectError: no broker answers any more, or the OAuth token cannot be fetched.
@@ -225,5 +227,5 @@ def _explained(error: RequestError, config: ClusterConfig) -> RequestError:
 
 
 def grant(config: ClusterConfig) -> Command:
-    """Return the command that lets this user read `__consumer_offsets`."""
+    """Return the command by which an administrator lets this user read `__consumer_offsets`."""
     return acl(config, "READ", "--topic", TOPIC)

@@ -36,7 +36,10 @@ SYNCED: Final = "group_id string, generation long, at long"
 def read_parts(
     parts: Sequence[FilePart], zone: Zone, counts: MutableMapping[str, int]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of these parts of request logs as tables of `TIMELINE`; add to `counts`."""
+    """Yield the rows of these parts of request logs as tables of `TIMELINE`; count the lines.
+
+    `zone` and `counts` are those of `RequestLines`.
+    """
     found = RequestLines(zone, counts)
     for part in parts:
         name = Path(part.path).name
@@ -70,8 +73,9 @@ class RequestLines:
     """Reader of request log lines.
 
     `zone` is the time zone of times that name none (None: UTC). `counts` is a Counter: `lines` are
-    all lines, `requests` those of Kafka's request logger, `parsed` those that concern a group.
-    `cut_off` are those that end too early, or are the half-written last line of a growing file.
+    all lines, `requests` those of Kafka's request logger, `parsed` those of them that may concern a
+    group. `cut_off` are those that end too early, or are the half-written last line of a growing
+    file.
     """
 
     def __init__(self, zone: Zone, counts: MutableMapping[str, int]) -> None:
@@ -81,10 +85,10 @@ class RequestLines:
     def read(
         self, text: bytes, source: str, position: int, *, growing: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of these lines of the file `source`; the first line begins at `position`.
+        """Yield the rows of the lines in `text`.
 
-        The last line of a `growing` file may be half written; then it has no row, and the next scan
-        reads it.
+        `text` is a piece of the file `source` and begins at byte `position`. The last line of a
+        `growing` file may be half written; then it has no row, and the next scan reads it.
         """
         *lines, rest = text.split(b"\n")
         lines += [rest] if rest else []
@@ -101,7 +105,11 @@ class RequestLines:
     def _rows(
         self, line: bytes, source: str, position: int, *, half: bool
     ) -> Iterator[dict[str, Any]]:
-        """Yield the row of a line, or its problem; nothing if the request shows nothing new."""
+        """Yield the row of a line, or a row with the problem if the line cannot be parsed.
+
+        There is no row if the request shows nothing new. A line that may be only half written
+        (`half`) is counted as cut off if it cannot be parsed, and has no row.
+        """
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
         if isinstance(found, Request):

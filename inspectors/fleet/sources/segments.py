@@ -52,9 +52,10 @@ Segments = tuple[int, Sequence[str]]
 
 
 def find_segments(paths: Sequence[str]) -> list[Segments]:
-    """Return each partition's segment files in order; a partition of two folders comes twice.
+    """Return each folder's segment files in order, with the folder's partition.
 
-    A path is a segment file, the folder `__consumer_offsets-N`, or a broker's whole log folder.
+    A path is a segment file, the folder `__consumer_offsets-N`, or a broker's whole log folder. A
+    partition that is in two folders is returned twice.
 
     Raises:
         DocumentError: a path is missing or holds no segment, or its partition is not known.
@@ -174,10 +175,10 @@ _NOTHING: Final[_Record] = (None, None, None, None)
 
 
 def _batches(file: str) -> Iterator[tuple[Any, _Record, str | None]]:
-    """Yield each record batch of a segment, with a record of its raw bytes and None.
+    """Yield (batch, a record of its raw bytes, None) for each record batch of a segment.
 
-    If no whole batch follows, yield None, a record of the bytes there (empty at a cut-off end), and
-    the problem.
+    If no whole batch follows, the last item is (None, a record of the bytes there, the problem); at
+    a cut-off end that record is empty.
     """
     with opened(Path(file)) as stream:
         # After the last batch may be preallocated space.

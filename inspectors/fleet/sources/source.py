@@ -84,7 +84,10 @@ def _batch_of(rows: Sequence[SourceRow]) -> pa.RecordBatch:
 def error_row(
     row: Mapping[str, Any], what: str, group_id: str | None, error: str
 ) -> dict[str, Any]:
-    """Return a row of `errors` for a row of a source."""
+    """Return the row of `errors` for a source's row that is broken.
+
+    `what` names the kind of record, and `error` says what is wrong.
+    """
     return {
         "source": row["source"],
         "partition": row["partition"],

@@ -1,1 +1,1 @@
-"""Spark: how a scan starts it or finds it running, what its tasks are, and what it says."""
+"""Spark for a scan: its session, its tasks, and the explanation of its errors."""

@@ -5,7 +5,7 @@ the sentences for errors.
 
 Local Spark needs only Java 17 or newer and the extra `fleet`. The JVM's output goes to a file that
 is shown only if Spark does not start (REBAL_DEBUG=1 leaves it on stderr). A Spark Connect session
-is on a server, which reads, runs and stores nothing for this process.
+runs the scan on a server, and this process starts no JVM.
 """
 
 from __future__ import annotations
@@ -130,7 +130,10 @@ def failed_job(text: str) -> str:
 
 
 def start_error(error: Exception, log: str) -> SparkError:
-    """Return why Spark did not start: `error` is the driver's, `log` what the JVM printed."""
+    """Return the error that says why Spark did not start.
+
+    `error` is the exception that was raised here, and `log` is what the JVM printed.
+    """
     if "All masters are unresponsive" in log:
         return SparkError(
             "no Spark master answers: check the address in --master, and the way to its port."
@@ -148,7 +151,8 @@ def start_error(error: Exception, log: str) -> SparkError:
 class SparkSettings(Record, frozen=True, kw_only=True):
     """The settings of Spark: `--master` and `--spark-conf` (a later value replaces an earlier one).
 
-    Without a master, spark-submit's or SPARK_REMOTE is used, else local[*].
+    Without `--master` it is spark.master (of `--spark-conf` or spark-submit), SPARK_REMOTE, or else
+    local[*].
     """
 
     master: str | None = None
@@ -374,7 +378,7 @@ def require_server(url: str, *, secrets: bool) -> None:
 
 
 def _named(url: str) -> str:
-    """Return `--master` and the server's URL without its parameters, which may hold a token."""
+    """Return `--master URL` for error messages, without parameters: one of them may be a token."""
     return f"--master {url.partition('/;')[0]}"
 
 
@@ -456,8 +460,8 @@ def environment(**wanted: str) -> Iterator[None]:
 def end(*calls: Callable[[], object]) -> None:
     """Call each function of `calls`, which end Spark, in a thread; wait at most 20 seconds.
 
-    A failed call does not stop the others. The calling thread's connection to Spark may be in the
-    middle of an answer, or be dead.
+    A failed call does not stop the others. They run in a thread of their own because the calling
+    thread's connection to Spark may be in the middle of an answer, or be dead.
     """
 
     def work() -> None:

@@ -48,7 +48,7 @@ _MANY: Final = 1 << 16
 
 
 def shares_of(parts: Sequence[tuple[_T, int]], tasks: int) -> list[list[_T]]:
-    """Return the parts, given with their sizes, in `tasks` shares of about equal size, or fewer."""
+    """Split `parts`, given as (part, size), into at most `tasks` shares of about equal size."""
     total, held = sum(size for _, size in parts), 0
     shares: list[list[_T]] = []
     for part, size in parts:
@@ -168,7 +168,10 @@ def describe(spark: SparkSession) -> str:
 
 
 def watch(spark: SparkSession, tasks: Tasks) -> contextlib.AbstractContextManager[None]:
-    """Call `tasks` with the progress of the running stages while the block runs."""
+    """Call `tasks` now and then, while the block runs, with the progress of the running stages.
+
+    Its arguments are the number of tasks that are done and of all tasks.
+    """
     return _server_progress(spark, tasks) if is_connect(spark) else _poll_progress(spark, tasks)
 
 

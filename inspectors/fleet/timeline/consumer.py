@@ -118,7 +118,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
             self._take(member_id, record, at, rows)
 
     def generation(self, at: int, rows: Rows) -> list[Epoch]:
-        """Return the present epoch and its members as a list of one item, empty without an epoch.
+        """Return a list of the present epoch with its members; empty if there is no epoch yet.
 
         `at` is the end of the epoch if not all members have reached it yet.
         """
@@ -211,7 +211,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
             self._look(at)
 
     def _look(self, at: int) -> None:
-        """Note when every member has reached the epoch."""
+        """Set `done` to `at` if it is not set and every member has now reached the epoch."""
         if (
             self.done is None
             and self.epoch is not None
@@ -231,7 +231,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
         )
 
     def _learn(self, target: TargetAssignment, rows: Rows) -> None:
-        """Learn the name of assigned topic ids if the group subscribes to one topic only."""
+        """Note the name of assigned topic ids, if the group subscribes to one topic only."""
         unknown = [i for i, _ in target.partitions if rows.topic(i, self.learned) == i]
         if not unknown:
             return
@@ -268,7 +268,10 @@ class ConsumerGroupRecords(Struct, array_like=True):
         return seen, generation
 
     def _assignor(self) -> str | None:
-        """Return the server-side assignor that all members ask for; None: the broker decides."""
+        """Return the server-side assignor that all members ask for.
+
+        None: they ask for different ones, or for none.
+        """
         asked = {one.metadata.server_assignor for one in self.members.values() if one.metadata}
         return asked.pop() if len(asked) == 1 else None
 

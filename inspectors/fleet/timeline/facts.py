@@ -51,7 +51,7 @@ _REQUEST_COLUMNS: Final = (
 
 
 class _Packed(Request, frozen=True, kw_only=True, array_like=True):
-    """A request as the lake keeps it: its fields in their order."""
+    """A request in the form that the lake stores: an array of its fields, without their names."""
 
 
 _encode: Final = Encoder().encode
@@ -157,13 +157,17 @@ class LoggedGeneration(Struct, array_like=True):
         return bool(self.assignments or self.synced)
 
     def after(self, at: int) -> bool:
-        """Return whether all that is known of it began after this time."""
+        """Return whether the generation's first join began after `at`.
+
+        If no join is known, return whether its last line is after `at`.
+        """
         return min([start for start, _, _ in self.joins.values()], default=self.last_at) > at
 
     def began(self, ended: int) -> int | None:
         """Return the start of the earliest join before `ended`; None if there is none.
 
-        Joins after `ended` rejoined a completed rebalance.
+        A join after `ended` is not part of the rebalance: the member rejoined the completed
+        generation.
         """
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
 
@@ -177,7 +181,7 @@ def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
 
 
 class LoggedLeave(Struct, array_like=True):
-    """A LEAVE_GROUP of a member; `had` is how many partitions it then had, None: not known."""
+    """A LEAVE_GROUP of a member; `had` is how many partitions it owned (None: not known)."""
 
     member_id: str
     at: int
@@ -218,9 +222,10 @@ class RequestFacts(Struct, array_like=True):
         return () if before is None or before == now.assignors else before
 
     def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
-        """Note a successful join; return its generation.
+        """Note a successful join and return its generation.
 
-        None: the generation was complete before the join began, or the number is not valid.
+        If that generation was complete before the join began, or its number is not valid, note
+        nothing and return None.
         """
         found = self.generation(request.generation)
         if found is None or (found.ended is not None and start >= found.ended):
@@ -255,7 +260,10 @@ class RequestFacts(Struct, array_like=True):
         return found
 
     def generation(self, number: int | None) -> LoggedGeneration | None:
-        """Return the facts of a generation, new if there are none; None: no valid number."""
+        """Return the facts of generation `number`, in a new entry if there are none yet.
+
+        None: `number` is None or negative.
+        """
         if number is None or number < 0:
             return None
         return self.generations.setdefault(number, LoggedGeneration(number))
@@ -286,8 +294,9 @@ class RequestFacts(Struct, array_like=True):
     def forget(self, before: int, members: Container[str]) -> dict[str, LoggedMember]:
         """Drop facts that no later rebalance needs; return the dropped members.
 
-        They are dropped once there are many: members that are not in `members` and were last seen
-        before `before`, and old leaves and rejections.
+        Facts of one sort are dropped once there are many: members if they are not in `members` and
+        were last seen before `before`, leaves and rejections if they are from before `before`. A
+        leave stays if a later join may belong to it.
         """
         dropped: dict[str, LoggedMember] = {}
         if len(self.members) > self.limit:
@@ -321,7 +330,7 @@ class ListKey(NamedTuple):
 
 
 class ListRow(Struct, array_like=True):
-    """A future row of `assignor_lists`, of which more sightings may come.
+    """A row of `assignor_lists` that is not written yet, because the list may be seen again.
 
     `columns` are those that the first sighting shows. `at` and `last_at` are the first and the last
     time.
@@ -374,11 +383,12 @@ class Lists(Struct, array_like=True):
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
     ) -> tuple[str, ...] | None:
-        """Note and return the assignor list of a classic member of a KIP-848 group.
+        """Note the assignor list in a member record of a KIP-848 group, and return it.
 
-        None: the member speaks the consumer protocol. When a member replaces a static one, the
-        first record of the same write holds the old member's list, the next one its own. `again` is
-        whether that write is still going on.
+        None: the record has no list, because the member speaks the consumer protocol. If a member
+        replaces a static one, a first record with the old member's list and a second one with its
+        own are written together: `again` is whether this record may be the second one, and then the
+        first list does not count.
         """
         listed = member.supported_protocols
         names = None if listed is None else tuple(one.name for one in listed)
@@ -402,7 +412,10 @@ class Lists(Struct, array_like=True):
         return names
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
-        """Write lists of absent members that were last seen before `before`, once many are open."""
+        """Write the lists of members not in `members` that were last seen before `before`.
+
+        Nothing is written until many lists are held.
+        """
         if len(self.seen) <= self.limit:
             return
         self.write(
@@ -416,7 +429,7 @@ class Lists(Struct, array_like=True):
         self.limit = _OPEN_LISTS + 2 * len(self.seen)
 
     def write(self, keys: Iterable[ListKey], rows: Rows) -> None:
-        """Write these lists as rows of `assignor_lists`."""
+        """Write these lists as rows of `assignor_lists`, and forget them."""
         written = [(key, self.seen.pop(key)) for key in keys]
         written.sort(key=lambda pair: (pair[1].at or 0, repr(pair[0])))
         for key, one in written:

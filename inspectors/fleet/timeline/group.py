@@ -98,12 +98,13 @@ class Options:
 
     `topic_names` maps topic ids to names, for KIP-848 records. A topic without a name appears by
     its id, unless the group's own records name it. `breaks` are, by partition, offsets after which
-    records may be missing: no generation between a record up to there and one after it is known.
-    `recorded` are the groups that have records: what a log shows of such a group waits for them.
-    `until` is a time in microseconds since 1970: a later row, or one without a time, gives open
-    rows only and waits for the next scan, which may read earlier ones. `span` is the time that all
-    sources cover. A group with a timestamp outside it keeps no state, as a later scan may believe
-    that timestamp.
+    records may be missing: the generations in such a gap are not known. `recorded` are the groups
+    that have records: what a log shows of such a group waits for them.
+
+    `until` is a time in microseconds since 1970. A later row, or one without a time, gives open
+    rows only and waits for the next scan, which may read rows from before it. `span` is the time
+    that all sources cover. A group with a timestamp outside it keeps no state, as a later scan may
+    believe that timestamp.
     """
 
     topic_names: Mapping[str, str] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class Options:
 def make_tables(
     records: Iterable[TimelineRow], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
+    """Yield (kind, batch) with rows of the tables `MADE`, of states, and of input that waits."""
     rows = Rows(options.topic_names, options.breaks)
     for group_id, of_group in groupby(records, key=attrgetter("group_id")):
         rows.group_id = group_id
@@ -127,7 +128,7 @@ def make_tables(
 def _apply_rows(
     group_id: str, records: Iterable[TimelineRow], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Apply the rows of one group; yield the rows that wait and those that are complete."""
+    """Apply the rows of one group; yield (kind, batch) with rows that are ready to be written."""
     until, span = options.until, options.span
     state = TimelineState(group_id=group_id, recorded=group_id in options.recorded)
     saved: dict[str, Any] | None = None
@@ -179,7 +180,11 @@ def _is_duplicate(row: TimelineRow, recent_lines: set[_Line]) -> bool:
 
 
 def _begin_open_rows(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]:
-    """Make the group's further rows open ones; return its state as it is now."""
+    """Make all rows that the group adds from here on open ones; return its row of `states`.
+
+    The row lacks `latest`, `recorded` and `unnamed`. It holds the group's state as it is now.
+    `until` is as in `Options`.
+    """
     rows.kind = OPEN
     state.told_until = max(state.told_until, until or 0)
     # of a group with records in several partitions there is no one place to go on from
@@ -272,7 +277,11 @@ def finish(state: TimelineState, rows: Rows) -> None:
 
 
 def _write_heartbeat_members(state: TimelineState, rows: Rows) -> None:
-    """Write the KIP-848 members that only the log shows, and set the group's type by them."""
+    """Write the KIP-848 members that only heartbeats in the log show.
+
+    The group becomes a KIP-848 group, unless a classic generation with known members ended after
+    the last of these heartbeats.
+    """
     beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
     if not beats or state.has_member_records:
         return
@@ -372,7 +381,10 @@ def _advance(state: TimelineState, rows: Rows, over: list[Epoch]) -> None:
 
 
 def _became(state: TimelineState, rows: Rows, kind: GroupType, at: int) -> None:
-    """Note the group's type; a change is a conversion (KIP-848), in both directions."""
+    """Set the group's type to `kind`; write an incident if this converts the group (KIP-848).
+
+    A conversion may go in both directions.
+    """
     was, state.type = state.type, kind
     state.deleted_at = None
     if kind is GroupType.CONSUMER and (state.consumer is None or was is not kind):
@@ -389,7 +401,7 @@ def _became(state: TimelineState, rows: Rows, kind: GroupType, at: int) -> None:
 
 
 def _end_consumer(state: TimelineState, rows: Rows, at: int) -> None:
-    """End the KIP-848 group with its last generation, before it was taken apart."""
+    """Apply the last epoch of a KIP-848 group that ends at `at`, and drop the group's records."""
     consumer, state.consumer = state.consumer, None
     if consumer is not None:
         _advance(state, rows, consumer.finish(at, rows, ended=at))
@@ -398,10 +410,11 @@ def _end_consumer(state: TimelineState, rows: Rows, at: int) -> None:
 def _is_conversion(
     state: TimelineState, dying: Tombstone, record: TimelineRow, key: kinds.Key, value: Any
 ) -> bool:
-    """Return whether a record of the other type after a tombstone converts the group.
+    """Return whether a record of the other group type, after a tombstone, converts the group.
 
-    It names a member that was there, or goes on with the generation's number. A conversion of
-    an empty group does neither, but is one write of the coordinator, and so has one time.
+    Otherwise the group was deleted and created again. The record of a conversion names a member of
+    the group, or continues the number of its generation. A conversion of an empty group does
+    neither, but the coordinator writes both records at once, so they have the same timestamp.
     """
     now, number = state.generation, None
     if isinstance(value, tuple):

@@ -58,10 +58,11 @@ SCHEMA: Final = 7
 
 
 class LoggedChange(NamedTuple):
-    """A sign in a request log that a generation was completed: its leader sent the assignments.
+    """An event that a request log shows and that is applied at its own time.
 
-    If `before` is set, it is a static member's restart in that generation instead: the member id
-    `before` was replaced by `now` (KIP-345).
+    The leader of `generation` sent the assignments, which completed it. If `before` is set, it is a
+    static member's restart in that generation instead: the member id `before` was replaced by `now`
+    (KIP-345).
     """
 
     at: int
@@ -195,7 +196,12 @@ _MOST_SKIPPED: Final = 100
 
 
 def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -> None:
-    """Apply the next generation, or the present one that is written again, with its members."""
+    """Make `new` the group's present generation, and write the rows that this change gives.
+
+    `members` are the members of `new`. If `new` has the number of the present generation, that
+    generation is written again, which is no rebalance. If its number is lower, the group was
+    created again, and the present generation ends first.
+    """
     if state.generation is not None and new.number < state.generation.number:
         end(state, rows, None, None, state.generation.completed)
     if state.ended:
@@ -266,9 +272,11 @@ def _replace(state: TimelineState, rows: Rows, event: LoggedChange) -> None:
 
 
 def end(state: TimelineState, rows: Rows, at: int | None, reason: str | None, until: int) -> None:
-    """End the group, which was deleted at `at` (None: known only from the group that followed).
+    """End the group's present incarnation, and write the last rows of its members.
 
-    What a log shows after `until` belongs to the next incarnation.
+    `at` is when the group was deleted (None: only a later incarnation shows that it was), and
+    `reason` is why its members left. Log facts from after `until` are kept for the next
+    incarnation.
     """
     facts = state.facts
     later = {n: one for n, one in facts.generations.items() if one.after(until)}
@@ -285,7 +293,10 @@ def end(state: TimelineState, rows: Rows, at: int | None, reason: str | None, un
 
 
 def finish(state: TimelineState, rows: Rows) -> int | None:
-    """End the input: mark the present members as current; return their number (None: not known)."""
+    """Write the present members' last rows as current, because the input has ended.
+
+    Returns how many members there are now (None: not known).
+    """
     catch_up(state, rows, None)
     _leave_at_last(state, rows)
     count = len(state.members)
@@ -304,7 +315,7 @@ def _close(
 ) -> None:
     """Write the last row of every present member and remove it from the state.
 
-    The group ended, or its next members are not known.
+    The group or the input has ended, or the members of the next generation are not known.
     """
     for span in state.members.values():
         write(state, rows, span, left_at=left_at, left_reason=reason, current=current)
@@ -315,9 +326,9 @@ def _leave(
     state: TimelineState, rows: Rows, span: MemberSpan, left_at: int, reason: str | None,
     *, closed: bool,
 ) -> None:  # fmt: skip
-    """Write the last row of a member that left.
+    """Write the last row of a member that left, and remove it from the state.
 
-    `closed` is whether it sent LEAVE_GROUP, or the time when it left is not known.
+    `closed` is True if it sent LEAVE_GROUP, and also if it is not known when it left.
     """
     del state.members[span.member_id]
     write(state, rows, span, left_at=left_at, left_reason=reason)
@@ -337,7 +348,7 @@ def write(
     left_reason: str | None = None,
     current: bool = False,
 ) -> None:
-    """Write a row of `members`: the member up to the generation `last` (None: the present one)."""
+    """Write a row of `members`: the member until the generation `last` (None: the present one)."""
     last = last or state.generation
     assert last is not None
     # the clock of the log's broker may be behind the records'
@@ -513,7 +524,7 @@ def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
 
 
 def _complete_logged(state: TimelineState, rows: Rows, logged: LoggedGeneration) -> None:
-    """Go on to a generation that only the log shows, if it was completed."""
+    """Make a newer generation that only the log shows the present one, if it was completed."""
     last = -1 if state.generation is None else state.generation.number
     if logged.applied or logged.number <= last or not logged.completed:
         return
@@ -525,7 +536,10 @@ def _complete_logged(state: TimelineState, rows: Rows, logged: LoggedGeneration)
 
 
 def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, Named]:
-    """Return the generation that a log shows, and its members where it shows all of them."""
+    """Return the generation that a log shows, and its members.
+
+    There are no members if the log does not show the assignments that the leader sent.
+    """
     members, given = {}, logged.assignments or {}
     consumer = logged.protocol_type in (None, "consumer")
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():

@@ -72,8 +72,8 @@ _STORM: Final[Key] = ("storm",)
 class Streak(Struct, array_like=True):
     """Events of one kind that repeat; `members` are the first members affected.
 
-    `who` words the event and its client. `most` is the highest number of members. `count` is the
-    number of events.
+    `who` describes the event and its client. `count` is the number of events. `most` is the largest
+    size of the group at a rebalance of a storm (0 for other kinds).
     """
 
     first_at: int
@@ -139,9 +139,10 @@ class Incidents(Struct, array_like=True):
         *,
         closed: bool,
     ) -> None:
-        """Note that a member left at `at`; `others` are the present members.
+        """Note that a member left at `at`; `others` are the members that are still present.
 
-        `closed` is whether it sent LEAVE_GROUP, or the time when it left is not known.
+        `closed` is True if it sent LEAVE_GROUP, and also if it is not known when it left. Such a
+        leave is no part of a crash loop.
         """
         member, client = gone.member, _client(gone.member)
         if is_slow(reason):
@@ -219,12 +220,15 @@ class Incidents(Struct, array_like=True):
     def note_hidden_list(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
     ) -> None:
-        """Note a static member that restarted with another assignor list, without a rebalance."""
+        """Note a static member that restarted with another assignor list, without a rebalance.
+
+        `who` names it; `before` and `now` are its lists.
+        """
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
         self.streaks["hidden", str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
 
     def finish(self, rows: Rows) -> None:
-        """End the incidents that still go on: the input ends."""
+        """Write the incidents that still go on, because the input has ended."""
         for key in sorted(self.streaks, key=repr):
             self._end(key, rows, lasts=key[0] == "hidden")
 

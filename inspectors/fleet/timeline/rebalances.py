@@ -108,11 +108,13 @@ _CAUSES_BY_REASON: Final[tuple[tuple[str, Cause], ...]] = (
 
 
 class Generation(Struct, kw_only=True, array_like=True):
-    """One generation as a source shows it; times are microseconds since 1970, None: not known.
+    """One generation of a group, as its records or a request log show it.
 
-    `size` is the number of members, None if the source shows only that the generation existed.
-    `source` is `TOPIC` or `LOG`. `ended` moves on when the generation is written again, `completed`
-    does not. `timed` is whether these times can be trusted for durations.
+    Times are microseconds since 1970 (None: not known). `completed` is when its rebalance ended,
+    `ended` when the generation was last written: for example, a restart of a static member writes
+    it again. `timed` is whether these times can be trusted for durations. `size` is the number of
+    members, None if the source shows only that the generation existed. `source` is `TOPIC` or
+    `LOG`.
     """
 
     number: int
@@ -135,9 +137,9 @@ Owners = dict[str, frozenset[Partition]]
 class MemberSpan(Struct, eq=False, array_like=True):
     """A member of the group, unchanged since `first_generation`.
 
-    `generation` is the generation id in its subscription. `joined_at` is None if it may have been
-    there before. `timed` is whether `joined_at` can be trusted for durations. `kept` is whether it
-    named owned partitions when it last joined.
+    `generation` is the generation id in its subscription. `joined_at` is None if the member may
+    have joined before the first generation that is known. `timed` is whether `joined_at` can be
+    trusted for durations. `kept` is whether it named owned partitions when it last joined.
     """
 
     member: GenerationMember
@@ -200,7 +202,10 @@ class Transition:
 
     @property
     def members_known(self) -> bool:
-        """Return whether the members of both generations are known."""
+        """Return whether the members before and after the rebalance are known.
+
+        Before generation 1 there are none.
+        """
         return self.new.size is not None and (
             self.new.number == 1 if self.old is None else self.old.size is not None
         )
@@ -221,10 +226,11 @@ class Transition:
 
 
 def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
-    """Return how many partitions have another owner than their last one, and those withheld now.
+    """Return how many partitions got another owner, and the partitions without an owner now.
 
-    The count is None if an assignment is not known. A static member's restart is no other owner.
-    `withheld` and the second result are partitions without an owner, by last owner.
+    `withheld` are the partitions that had no owner before the rebalance. It and the second result
+    are by the partitions' last owner. A restarted static member is no other owner. If an assignment
+    is not known, the results are None and an empty map.
     """
     pairs = [
         (member.member_id, span.member.assignment, member.assignment)
@@ -324,7 +330,7 @@ def _was_empty(of: Transition) -> bool:
 
 
 def _logged(of: Transition) -> Cause | None:
-    """Return the cause that the log shows: what happened first."""
+    """Return the cause that the log shows, which is the first event; None: it shows none."""
     left, ended = of.facts.left, of.new.ended
     lefts = [left[one.member_id] for one in of.left if one.member_id in left]
     hints: list[tuple[int, Cause]] = [
@@ -368,14 +374,15 @@ def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
 
 
 def is_slow(reason: str | None) -> bool:
-    """Return whether a member left because it was past max.poll.interval.ms."""
+    """Return whether a member left because it exceeded max.poll.interval.ms, by its `reason`."""
     return reason is not None and "poll timeout" in reason
 
 
 def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
-    """Return the cause that a known member's join gives; None: it followed or gives no reason.
+    """Return the cause that a present member gives as the reason of its join (KIP-800).
 
-    `leads` is whether it is the group leader. Clients before KIP-800 give no reason.
+    `leads` is whether it is the group leader. None: it gives no reason, as older clients, or says
+    that it follows a rebalance that has begun.
     """
     if not reason or reason.startswith(_FOLLOWED):
         return None
@@ -438,7 +445,11 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
 
 
 def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple[bool, bool]:
-    """Return whether a member kept its partitions when it rejoined, and whether it revoked them."""
+    """Return whether a member kept its partitions when it rejoined, and whether it revoked them.
+
+    If the join does not show it, the first answer is the last known one (`span.kept`), and the
+    second is False.
+    """
     sent, before = member.subscription, span.member
     if member.owns:
         return True, False
@@ -498,14 +509,21 @@ def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) ->
 
 @lru_cache(maxsize=_KINDS)
 def ran(group: GroupTraits, kind: MemberTraits) -> RebalanceProtocol:
-    """Return the rebalance protocol that a member of this kind ran, or CANNOT_TELL."""
+    """Return the rebalance protocol that a member of this kind ran, or CANNOT_TELL.
+
+    `era` has the group's type, protocol type and elected assignor in the generation. `kind` has
+    what is known of the member: its list, its software, and what it kept.
+    """
     member = _member(group, kind, "m")
     return member_protocol(member, _snapshot(group, (member,))).value
 
 
 @lru_cache(maxsize=_KINDS)
 def group_ran(group: GroupTraits, kinds: frozenset[MemberTraits]) -> str | None:
-    """Return EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
+    """Return EAGER, COOPERATIVE or mixed, as members of these kinds ran; `era` is as in `ran`.
+
+    None: cannot tell, or there are no members.
+    """
     members = tuple(_member(group, kind, str(n)) for n, kind in enumerate(sorted(kinds, key=repr)))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own
     if not members or (

@@ -122,7 +122,7 @@ def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) ->
 
 
 def _restarted(state: TimelineState, request: Request, at: int, replaced: str) -> None:
-    """Note a static member's restart in a generation that stays as it is."""
+    """Note a static member's restart without a rebalance; `replaced` is its old member id."""
     member_id, number = request.member_id, request.generation or 0
     before, now = state.facts.list_before(member_id), state.facts.members[member_id].assignors
     if before:
@@ -158,11 +158,14 @@ def _begins_again(state: TimelineState, start: int) -> bool:
 
 
 def _was_slow(state: TimelineState, rows: Rows, left: LoggedLeave, request: Request) -> bool:
-    """Return whether a process that left and now joins again had exceeded max.poll.interval.ms.
+    """Return whether a member left because its process had exceeded max.poll.interval.ms.
 
-    Clients before KIP-800 do not give a reason. A closed client closes its connection too. A client
-    that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends its
-    LEAVE_GROUP only when this interval has passed since the last poll, and a join needs a poll.
+    `left` is its LEAVE_GROUP, and `request` the next join on the same connection. It did if the
+    leave came at least that interval after the member's last join: the heartbeat thread sends a
+    LEAVE_GROUP once the interval has passed since the last poll, and a join needs a poll. (A client
+    that closes does not join again on its connection. One that unsubscribes and subscribes again
+    may, and may leave at any time.) The reason is then noted in `left`, because clients before
+    KIP-800 do not send it.
     """
     before = state.facts.members.get(left.member_id)
     polled = before.last_at if before is not None else state.facts.since
@@ -182,7 +185,7 @@ def _was_slow(state: TimelineState, rows: Rows, left: LoggedLeave, request: Requ
 
 
 def _fenced(state: TimelineState, rows: Rows, request: Request, at: int) -> None:
-    """Note a member whose instance id another process took while it ran: this was no restart."""
+    """Note, once, a member that lost its instance id to another process while it still ran."""
     member_id = request.member_id
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
@@ -229,7 +232,10 @@ def _heartbeat(state: TimelineState, at: int, request: Request) -> None:
 
 
 def _comes_back(state: TimelineState, member_id: str, epoch: int | None, at: int) -> bool:
-    """Return whether a static member rejoined by another id and kept its place."""
+    """Note that a static member rejoined by another id; return whether it kept its place.
+
+    It kept its place if its epoch is that of the old id, which then counts as replaced.
+    """
     facts = state.facts
     old = facts.members.get(
         _takes_place(facts, facts.members[member_id].instance_id, member_id) or ""

@@ -47,7 +47,10 @@ Partition = tuple[str, int]
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]] | None) -> PartitionList | None:
-    """Return partitions by topic in the tables' form: (topic, numbers) pairs sorted by topic."""
+    """Return partitions by topic as (topic, numbers) pairs, sorted by topic, as in the tables.
+
+    None: `partitions` is None.
+    """
     if partitions is None:
         return None
     return tuple((topic, tuple(partitions[topic])) for topic in sorted(partitions))
@@ -69,9 +72,9 @@ class MemberSubscription(Struct, frozen=True, cache_hash=True, array_like=True):
 
 
 class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
-    """An assignment; `partitions` is None where it could not be read (`error` says why).
+    """An assignment; `partitions` is None if it could not be read (`error` says why).
 
-    `count` is how many partitions it gives, -1 where that is not known.
+    `count` is the number of partitions in it, -1 if that is not known.
     """
 
     partitions: PartitionList | None = None
@@ -87,7 +90,7 @@ class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
 
 @lru_cache(maxsize=_SETS)
 def partitions_in(given: Assignment) -> frozenset[Partition]:
-    """Return the partitions of an assignment, as a set; none where it could not be read."""
+    """Return the partitions of an assignment as a set, empty if it could not be read."""
     return frozenset(
         chain.from_iterable(
             zip(repeat(topic), numbers) for topic, numbers in given.partitions or ()
@@ -157,9 +160,9 @@ none; None, the version has no such field."""
 
 @lru_cache(maxsize=KEPT)
 def read_subscription(data: bytes) -> tuple[MemberSubscription, int | None]:
-    """Return the subscription in `data`, and its generation as in `Named`.
+    """Return the subscription in `data`, and the generation id in it as in `Named`.
 
-    Those that differ in the generation alone are equal.
+    Subscriptions that differ in the generation id alone are equal, because they do not contain it.
     """
     try:
         read = decode_subscription(data)
@@ -172,7 +175,7 @@ def read_subscription(data: bytes) -> tuple[MemberSubscription, int | None]:
 
 @lru_cache(maxsize=KEPT)
 def read_assignment(data: bytes) -> Assignment:
-    """Return the assignment in `data`; empty bytes are an empty one, as leaders send them."""
+    """Return the assignment in `data`; if `data` is empty, as leaders may send it, an empty one."""
     if not data:
         return EMPTY_ASSIGNMENT
     try:

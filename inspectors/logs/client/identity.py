@@ -56,9 +56,10 @@ _Answer = Config | Lookup
 class ProgramClients:
     """The clients that one program's log shows, and the configuration of each.
 
-    `events` are the lines added so far, changed as more becomes known. `resolve` binds
-    configurations to member ids after the whole stream was read. `rejections` maps the number that
-    `add` returned for a rejection → the rejected client's configuration.
+    `events` are the lines added so far; client ids and member ids that they do not print are filled
+    in later. `resolve` binds configurations to member ids after the whole stream was read.
+    `rejections` maps the number that `add` returned for a rejection → the rejected client's
+    configuration, or the reason why it is not known.
     """
 
     def __init__(self) -> None:
@@ -136,7 +137,10 @@ class ProgramClients:
                 self.events[number] = self.events[number]._replace(member_id=name)
 
     def add_version(self, version: str) -> None:
-        """Add a client library's version; it belongs to the consumer that was built just before."""
+        """Record a printed version of the client library for the consumer configured just before.
+
+        If several were configured since the last version, it belongs to none of them for certain.
+        """
         self._versions.add(version)
         if len(self._unversioned) == 1:
             self._version_of[self._unversioned[0]] = version
@@ -155,7 +159,7 @@ class ProgramClients:
         }
 
     def resolve(self) -> None:
-        """Bind configurations to members; call it once, after the last event."""
+        """Find the configuration of each member and rejection; call it once, after all events."""
         only = next(iter(self._versions)) if len(self._versions) == 1 else None
         names = {(e.group_id, e.client_id, e.worker) for e in self.events if e.kind == "config"}
         keys = [_track(event, names) for event in self.events]
@@ -182,20 +186,24 @@ class ProgramClients:
 
 
 def _nameless(client_id: str) -> str:
-    """Return a stand-in for a member id that is not printed; no real one contains a zero byte."""
+    """Return the stand-in for a member id that the client does not print.
+
+    It begins with a zero byte, which no real member id contains.
+    """
     return f"\0{client_id}"
 
 
 def is_nameless(event: ClientLine) -> bool:
-    """Return whether the member id of a join is not known."""
+    """Return whether the member id of a join is the stand-in for one that is not known."""
     return event.member_id == _nameless(event.client_id)
 
 
 def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
     """Return the track of a line: group, client id, instance id, and True for a Connect worker.
 
-    Clients with equal values share one track. Clients before 2.6 print an unset client id as empty
-    in their configuration; it is then empty here too.
+    Clients with equal values share one track. `names` has the group, client id and worker flag of
+    each configuration. Clients before 2.6 print an unset client id as empty in their configuration;
+    the generated client id of their other lines, which is not in `names`, becomes empty too.
     """
     named = (event.group_id, event.client_id, event.worker) in names
     client_id = event.client_id if named or not GENERATED.fullmatch(event.client_id) else ""
@@ -241,9 +249,10 @@ class _TrackState:
         self._unclear = False
 
     def finish(self) -> None:
-        """Judge the last events, then withdraw answers that rest on an unreliable order of lines.
+        """Complete `members` and `rejections`; call it after the last event.
 
-        A withdrawn answer is AMBIGUOUS.
+        A member that only the order of lines bound to a configuration becomes AMBIGUOUS if that
+        order proves unreliable, or leaves the member in doubt.
         """
         self.end()
         self.members |= dict.fromkeys(
@@ -251,9 +260,9 @@ class _TrackState:
         )
 
     def end(self) -> None:
-        """Judge the events since the last reset, then reset the state.
+        """Add the members and rejections since the last reset to the results, then reset the state.
 
-        All members stay unknown if a client's start is missing, or if there are more clients than
+        All of them are unknown if a client's start is missing, or if there are more clients than
         configurations.
         """
         if not self._configs or self._foreign or self._clients() > self._configs:
@@ -269,7 +278,7 @@ class _TrackState:
         return len(self._ids) - self._reborn + len(self._rejected)
 
     def take(self, number: int, event: ClientLine) -> None:
-        """Process the next event, which has this number in the stream."""
+        """Process the next event of this track; `number` is its index in `Lives.events`."""
         self._order.take(event)
         name = event.member_id
         match event.kind:
@@ -306,9 +315,9 @@ class _TrackState:
                 self._end_of(name, _nameless(event.client_id), closed=event.kind == "left")
 
     def _end_of(self, name: str, nameless: str, *, closed: bool) -> None:
-        """Record the end of a member id: its client closed, or lost the id.
+        """Record that a client closed (`closed`) or lost its member id `name`.
 
-        `nameless` is the stand-in that is used if the client's joins print no member id.
+        `nameless` is the stand-in for the id if the client's joins print no member id.
         """
         if name not in self._ids and nameless in self._ids:
             name = nameless
@@ -325,9 +334,10 @@ class _TrackState:
             self.end()
 
     def _given(self) -> _Answer:
-        """Return the configuration for a member id that the coordinator gave.
+        """Return the configuration of the client that received a member id from the coordinator.
 
-        The id went to a new client, or to a client that lost its earlier id.
+        That is a new client, or one that lost its earlier id. AMBIGUOUS: several clients with
+        different lists may have received it, or the list of one is not known.
         """
         if max(len(self._lost), self._resets) <= self._reborn:
             return self._answer()
@@ -357,7 +367,10 @@ class _TrackState:
             self._by_order += [name] if isinstance(answer, Config) else []
 
     def _answer(self) -> _Answer:
-        """Return a new client's configuration and remove it from those without a member."""
+        """Return a new client's configuration, removed from those that have no member yet.
+
+        AMBIGUOUS: none is left, or it is not certain which of them is the client's.
+        """
         if self._unclear or self.spoiled or not self._unused:
             self._foreign = self._foreign or not (self._unclear or self._unused)
             return Lookup.AMBIGUOUS
@@ -370,10 +383,11 @@ class _TrackState:
 class _LineOrder:
     """A check of one track: does the order of its lines show which client has which list?
 
-    `is_mixed` is True if not. The order is reliable if one client at a time prints its
-    configuration, joins, may lose its id and join again, and closes. For clients that did so in
-    parallel, all lists must be equal. A line of a client whose start is missing makes the order
-    unreliable. `unsure` are the member ids that stay in doubt even if the order is reliable.
+    `is_mixed` is True if it does not. The order is reliable if one client at a time prints its
+    configuration, joins, may lose its id and join again, and closes. If clients did so in parallel,
+    it is reliable only if all their assignor lists are equal. A line of a client whose start is
+    missing makes it unreliable. `unsure` are the member ids that stay in doubt even if the order is
+    reliable.
     """
 
     def __init__(self) -> None:
@@ -440,7 +454,10 @@ class _LineOrder:
 
 
 def _one_of(candidates: Sequence[Config]) -> _Answer:
-    """Return the settings that all candidates share, if their lists are equal."""
+    """Return one configuration, with only the settings that all `candidates` share.
+
+    AMBIGUOUS: their assignor lists or group protocols differ.
+    """
     if len({(each.classes, each.group_protocol) for each in candidates}) > 1:
         return Lookup.AMBIGUOUS
     first = candidates[0]
@@ -451,7 +468,10 @@ def _one_of(candidates: Sequence[Config]) -> _Answer:
 
 
 def _prints_given(config: Config) -> bool:
-    """Return whether the client prints its given member id; True if its version is not known."""
+    """Return whether the client prints a line when the coordinator gives it a member id.
+
+    That is so since 3.0. If the version is not known, the result is True.
+    """
     numbers = re.match(r"(\d+)\.(\d+)(?:\.|$)", config.version or "")
     return numbers is None or (int(numbers[1]), int(numbers[2])) >= _PRINTS_GIVEN
 
@@ -469,8 +489,9 @@ class _Moment(NamedTuple):
     def is_before(self, other: Self, skew: timedelta = _SKEW) -> bool:
         """Return whether this line is older than `other`.
 
-        Lines of two logs are compared by time; up to `skew` later still counts as older, because
-        clocks differ.
+        Lines of one log are compared by position, lines of two logs by time. Because clocks differ,
+        a line that is up to `skew` later counts as older too. Times that are missing, or of which
+        one is local, cannot be compared: False.
         """
         if self.clients is other.clients:
             return self.line < other.line
@@ -497,7 +518,7 @@ class _Join(NamedTuple):
 
 
 class LeaderMemberLists:
-    """Member ids that group leaders logged, to identify joins logged without a member id."""
+    """Member ids that group leaders logged, to find those of joins logged without a member id."""
 
     def __init__(self) -> None:
         self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = defaultdict(
@@ -543,7 +564,8 @@ class LeaderMemberLists:
     def _candidate_ids(self, join: _Join) -> CandidateIds | None:
         """Return the member ids that the join may have received, and those of them that were new.
 
-        None: not exactly one leader's list fits the join by generation, time and cluster.
+        New are those that no earlier generation had. None: no leader's list, or more than one, fits
+        the join by generation, time and cluster.
         """
         event, clients = join.event, join.sent.clients
         clusters = self._clusters[clients]

@@ -1,6 +1,6 @@
 """Lines of a Java client's log: events of members and programs, and configuration blocks.
 
-It also learns the names that custom assignor classes have in JoinGroup requests (`ClassNames`).
+`ClassNames` learns the names that custom assignor classes have in JoinGroup requests.
 """
 
 import re
@@ -68,10 +68,10 @@ class Lookup(Enum):
 
 
 class Configs:
-    """The configuration blocks that one program printed, in order.
+    """The reader of the configuration blocks that one program printed, in order.
 
-    `block` is the first line of the block that is being read. `spoiled` is True if the last block
-    was incomplete: a member may have been built with it.
+    `block` is the first line of the block that is being read (None: no block is). `spoiled` is True
+    if the last block was incomplete; a member may run with that configuration.
     """
 
     def __init__(self) -> None:
@@ -98,9 +98,9 @@ class Configs:
             self._settings[key] = value
 
     def end(self) -> Config | None:
-        """Return the finished block as a configuration.
+        """End the block that is being read, and return it as a configuration.
 
-        None: the block is incomplete, or is not a group member's.
+        None: the block is incomplete, is not that of a group member, or there is none.
         """
         begun, self.block = self.block, None
         block, self._settings = self._settings, None
@@ -169,7 +169,10 @@ class ClassNames:
         self._learned: dict[str, set[str]] = {}
 
     def learn(self, classes: Sequence[str], elected: str | None) -> None:
-        """Learn from a join of a member with these `classes`: `elected` is the elected assignor."""
+        """Learn a custom class's name from a join at which the assignor `elected` was elected.
+
+        `classes` is the assignor list of the member that joined, as its configuration prints it.
+        """
         own = [each for each in classes if assignor_of(each) is None]
         if elected and len(own) == 1 and elected not in map(assignor_of, classes):
             self._learned.setdefault(own[0], set()).add(elected)
@@ -185,9 +188,7 @@ class ClassNames:
 
 
 def own_classes(classes: Sequence[str]) -> tuple[str, ...]:
-    """Return `classes` if one of them is custom, else an empty tuple, because names are enough
-    then.
-    """
+    """Return `classes` if one of them is a custom assignor class, else an empty tuple."""
     return tuple(classes) if any(assignor_of(each) is None for each in classes) else ()
 
 
@@ -383,7 +384,7 @@ class ClientLine(NamedTuple):
 
 
 def event_of(text: str) -> ClientLine | None:
-    """Return the event that the line shows; None for other lines and those of a configuration."""
+    """Return the event that a log line shows; None if it shows none, or is of a configuration."""
     for kind, pattern in _PATTERNS:
         if match := pattern.search(text):
             fields = match.groupdict()

@@ -156,7 +156,7 @@ class _Reader:
             )
 
     def end(self) -> None:
-        """Make the observations that need all logs; call it after the last source was read."""
+        """Add the observations that need all logs to `found`; call it after the last source."""
         self._member_lists.bind()
         for program in self._programs:
             program.clients.resolve()
@@ -356,11 +356,11 @@ class _Reader:
         return None
 
     def _ran(self, event: ClientLine, program: _Program, evidence: Evidence, where: Where) -> None:
-        """Record which rebalance protocol a Streams member runs, at its first join.
+        """Record the rebalance protocol (EAGER or COOPERATIVE) of a Streams member's first join.
 
-        The member is the consumer that was built last with its client id, and a line about the
-        build shows the protocol. Some programs print no such line, and none since 4.0: then the
-        version and the configuration of the Streams program show the protocol.
+        The member is taken for the consumer that was built last with its client id, and the line
+        about that build shows the protocol. Some programs print no such line, and none since 4.0:
+        then the version and the configuration of the Streams program determine it.
         """
         key = (event.group_id, event.member_id)
         if event.member_id and key not in program.ran:
@@ -411,7 +411,7 @@ class _Reader:
 
 
 def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[LogText]:
-    """Yield the settings, the lines that may be events, and the blocks that were not understood."""
+    """Yield the settings, the lines that may be events, and the blocks without a read setting."""
     for number, raw in raws:
         if wrappers.in_block or lines.WANTED.search(raw):
             yield from wrappers.texts(raw, number)

@@ -36,7 +36,10 @@ _PATIENCE: Final = 200
 
 
 class Wrappers:
-    """Prefixes and JSON fields that a log collector added to one source's lines, as learned."""
+    """The prefixes and JSON fields that log collectors put around the lines of one source.
+
+    They are learned from the printed configurations while the lines are read.
+    """
 
     def __init__(self, wanted: re.Pattern[str], zone: Zone) -> None:
         self._wanted = wanted
@@ -49,11 +52,14 @@ class Wrappers:
 
     @property
     def in_block(self) -> bool:
-        """Return whether the next line may be a setting of a printed configuration."""
+        """Return True if the next line may be a setting of a printed configuration."""
         return bool(self._begun or self._open)
 
     def texts(self, raw: bytes, number: int) -> Iterator[LogText]:
-        """Yield the programs' own lines in one line of the source."""
+        """Yield the programs' lines that one line of the source holds, without their wrappers.
+
+        Then yield each configuration block that began some lines before, but got no setting.
+        """
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         at = stamp_of(line, self._zone)
         found = list(unwrap(line, self._wanted, self._zone, self._field))
@@ -74,7 +80,7 @@ class Wrappers:
             yield self._without_settings(self._failed.pop(0))
 
     def unfinished(self) -> Iterator[LogText]:
-        """Yield each configuration block whose settings have not come.
+        """Yield each configuration block that has begun, but of which no setting was read.
 
         Call it at the end of the source.
         """
@@ -129,7 +135,11 @@ class Wrappers:
             yield LogText(program, text, number, at, mine[-1] if mine else None, match[2], value)
 
     def _program(self, origin: str, text: str) -> str:
-        """Return the program whose learned prefix the line has; the longest one, if several fit."""
+        """Return the name of the program that wrote the line `text`.
+
+        It is `origin` (the program's name in a JSON wrapper) and the longest learned prefix that
+        the line begins with, if any.
+        """
         known = self._prefixes.get(origin)
         if not known:
             return origin

@@ -67,7 +67,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
     @property
     def subscription(self) -> Subscription | None:
-        """The decoded metadata; None where the bytes are no consumer subscription."""
+        """The decoded metadata; None if the bytes are no consumer subscription."""
         try:
             return decode_subscription(self.metadata)
         except WireError:
@@ -164,7 +164,10 @@ class Request(_Sent, frozen=True, kw_only=True):
 
 
 class Unread(NamedTuple):
-    """A line that gives no record; `problem` is the reason, empty for a request of another kind."""
+    """The result for a line without a `Request`.
+
+    `problem` says why the line cannot be read; empty if it is a request of another kind.
+    """
 
     problem: str = ""
 
@@ -221,9 +224,10 @@ def is_cut_off(raw: bytes) -> bool:
 
 
 def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
-    """Return whether a line of the request log may give a record: a cheap check before `parse`.
+    """Return False if `parse` would certainly return no `Request` for a line, else True.
 
-    Most lines are other requests. `heartbeats` is as in `parse`.
+    It is a cheap check, because most lines are requests of other kinds. `heartbeats` is as in
+    `parse`.
     """
     at = raw.find(_PLAIN_NAME)
     if at >= 0:
@@ -250,9 +254,10 @@ def parse(
 ) -> Request | Unread:
     """Return the group request in a line of the request log, or the reason why there is none.
 
-    The line contains `Completed request:`. `zone` is used for a time without a zone. With
-    `heartbeats`, a classic member's heartbeat that was answered with an error gives a record too,
-    and a commit that was answered with FENCED_INSTANCE_ID; other heartbeats and commits never do.
+    The line contains `Completed request:`. `zone` is used for a time without a zone. Group requests
+    are JoinGroup, SyncGroup, LeaveGroup and ConsumerGroupHeartbeat (KIP-848). If `heartbeats` is
+    True, a Heartbeat that was answered with an error is one too, and an OffsetCommit that was
+    answered with FENCED_INSTANCE_ID.
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER
@@ -332,7 +337,7 @@ def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: in
 
 
 def _left(body: _Body, answer: _Body) -> tuple[MemberEntry, ...]:
-    """Return the members that a leave removed: one up to v2, a list since v3 (KIP-345)."""
+    """Return the members that a LeaveGroup removed: one up to v2, a list since v3 (KIP-345)."""
     if body.members is None:
         return (MemberEntry(member_id=body.member_id),) if body.member_id else ()
     return tuple(

@@ -69,9 +69,9 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
 
 
 def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
-    """Yield a note for each fault: no join in the log, gz data cut off, lines that cannot be read.
+    """Yield a note for each fault: no join in the logs, gz data cut off, lines that cannot be read.
 
-    `tally` counts `lines`, those `unread`, and sources that were `cut off`.
+    `tally` has the number of all `lines`, of `unread` lines, and of sources that were `cut off`.
     """
     if all(
         one.api != lines.JOIN or one.outcome in (Outcome.PROBE, Outcome.FAILED) for one in requests
@@ -94,7 +94,7 @@ def _read(
 ) -> tuple[list[Request], list[LogRead]]:
     """Return the group requests in `source`, and a description of each broker's part of the log.
 
-    Lines, unreadable lines and a cut-off source are counted in `tally`.
+    The function adds the source to the counts in `tally`: `lines`, `unread` and `cut off`.
     """
     requests: list[Request] = []
     parts: dict[str, Part] = {}
@@ -205,9 +205,9 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _introduced(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the client software of a KIP-848 member, at its first successful heartbeat only.
+    """Return the client software that a KIP-848 member's heartbeat shows.
 
-    Such a heartbeat shows no assignor list.
+    The result is empty unless it is the member's first successful heartbeat.
     """
     software = software_of(request.software_name, request.software_version, _evidence(request))
     key = (request.group_id, request.member_id)
@@ -242,7 +242,10 @@ def _rejected(request: Request) -> Observation:
 
 
 def _left(request: Request, history: _History) -> Iterator[Observation]:
-    """Yield the members that left; for a member without an id, its last known id."""
+    """Yield the members that a LeaveGroup removed.
+
+    For a static member named only by its instance id, the member id is the last one known for it.
+    """
     for member in () if request.error else request.left:
         before = history.instances.pop((request.group_id, member.group_instance_id or ""), "")
         if member.member_id or member.group_instance_id:
@@ -342,10 +345,11 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _reads_cooperative(names: Sequence[str], request: Request) -> bool:
-    """Return whether an EAGER custom class may hide behind these assignor names.
+    """Return whether the assignor list `names` reads as COOPERATIVE, but may be of EAGER classes.
 
-    That is so if no name is of an EAGER assignor, and the client runs the protocol of its whole
-    list, not that of the elected assignor.
+    True if the list is not empty, names no known EAGER assignor, and the client runs the protocol
+    that its whole list supports, not that of the elected assignor. A custom EAGER class may have
+    such a name.
     """
     fixed = not family(family_of(request.software_name, request.software_version)).follows_vote
     return fixed and bool(names) and not any(eager_only(name) is Tri.YES for name in names)
