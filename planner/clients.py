@@ -34,7 +34,7 @@ from rebal.planner.verdict import opposite
 
 @lru_cache(1)
 def speak_kip848() -> frozenset[str]:
-    """Return the families of which some version supports group.protocol=consumer."""
+    """Return the client families of which some version supports group.protocol=consumer."""
     return frozenset(k for k, known in families().items() if version_tuple(known.kip848_since))
 
 
@@ -113,8 +113,8 @@ def custom(assignor: str) -> bool:
 def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
     """Return assignor name → Java class for each custom class that a member's client log shows.
 
-    A custom class may report the name of one of Kafka's assignors; it is included. A plan's
-    configuration keeps it and never puts Kafka's own class of that name in its place.
+    A custom class with the name of one of Kafka's assignors is included: a plan's configuration
+    then names this class, never Kafka's own class of that name.
     """
     known = [member.assignors for member in snapshot.members if member.assignors.classes]
     return {
@@ -165,7 +165,7 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def first(self) -> list[Version]:
-        """Return the first release that has the fault, of each release line in which it began."""
+        """Return the releases with which the fault began, one for each release line that has it."""
         return [*map(numbers, [self.since] if isinstance(self.since, str) else self.since)]
 
     def in_version(self, version: Version) -> Tri:
@@ -217,7 +217,7 @@ class FaultSet(Record, frozen=True, kw_only=True):
 
 
 class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule that version_faults.yaml declares, documentation included."""
+    """One rule that version_faults.yaml declares: its faults, and the rule's documentation."""
 
     title: str
     severity: Severity
@@ -248,14 +248,15 @@ def table() -> FaultTable:
 
 
 def fault(issue: str) -> Fault:
-    """Return the known fault that this issue describes."""
+    """Return the known fault with the issue id `issue`, such as KAFKA-20254."""
     return next(each for one in table().sets for each in one.faults if each.issue == issue)
 
 
 def _from(releases: Sequence[Version], version: Version) -> bool:
-    """Return whether `version` has a change that began with these `releases`.
+    """Return whether `version` has a change that began with `releases`, one in each release line.
 
-    It does if it is one of them, a later release of the same line, or later than all of them.
+    It has the change if it is one of them, a later release of the same line, or later than all of
+    them.
     """
     return version >= max(releases) or any(
         version >= each and version[:2] == each[:2] for each in releases
@@ -264,10 +265,10 @@ def _from(releases: Sequence[Version], version: Version) -> bool:
 
 @lru_cache(4096)
 def exact_version(text: str | None) -> Version | None:
-    """Return a release as (major, minor, patch), a vendor's build as its line (major, minor).
+    """Return a release as (major, minor, patch), or a vendor's build as its line (major, minor).
 
-    Of a librdkafka binding, librdkafka's own version counts (`2.16.1-rdkafka-2.16.0`). None if the
-    version is not known, or of a vendor that rebal does not know.
+    For a librdkafka binding it is librdkafka's own version (`2.16.1-rdkafka-2.16.0`). None if
+    `text` is None, or the version of a vendor that rebal does not know.
     """
     built = apache_version(text or "")
     match = EMBEDDED.search(built) or re.fullmatch(r"v?(\d+(?:\.\d+)*)", built)
@@ -278,11 +279,11 @@ def exact_version(text: str | None) -> Version | None:
 
 @lru_cache(4096)
 def numbers(text: str) -> Version:
-    """Return `3.0` as (3, 0, 0)."""
+    """Return a version's text as at least three numbers: `3.0` as (3, 0, 0)."""
     found = tuple(int(number) for number in text.split("."))
     return (*found, 0, 0)[: max(3, len(found))]
 
 
 def shown(version: Version) -> str:
-    """Return (3, 0, 0) as `3.0.0`."""
+    """Return a version's numbers as text: (3, 0, 0) as `3.0.0`."""
     return ".".join(map(str, version))

@@ -100,7 +100,10 @@ class Given(Record, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """Return the sentences on secrets and stdin that printed commands lack; empty if none."""
+        """Return what the user must add to run the printed commands: secrets, or a log on stdin.
+
+        It is a text of one or two sentences, empty if nothing is to be added.
+        """
         secrets = " and ".join(name for name in self.variables if name != OFFLINE)
         rows = (
             (
@@ -117,8 +120,9 @@ class Given(Record, frozen=True, kw_only=True):
     def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
         """Return the same options for a command that checks a gate of the group `seen`.
 
-        That command reads the live group instead of a saved file, unless no broker is named.
-        `by_lists` is as in `proving`.
+        That command reads the live group instead of a saved file, and has the options of `proving`,
+        which explains `by_lists`. If the group is in a saved file and no broker is named, nothing
+        changes.
         """
         if self.offline:
             return self
@@ -127,8 +131,8 @@ class Given(Record, frozen=True, kw_only=True):
     def proving(self, seen: GroupSnapshot, *, by_lists: bool) -> tuple[str, ...]:
         """Return the options that add the evidence for a gate of the group `seen`.
 
-        They are the user's evidence options. If there are none, they are --probe for a classic
-        group whose gate needs assignor lists (`by_lists`).
+        They are the user's evidence options. If there are none, the option is --probe for a classic
+        group whose gate needs assignor lists (`by_lists`); for any other group there is none.
         """
         asks = by_lists and seen.group.type is GroupType.CLASSIC
         return self.evidence or (("--probe",) if asks else ())
@@ -154,8 +158,8 @@ class Given(Record, frozen=True, kw_only=True):
     ) -> Command:
         """Return the `rebal plan-upgrade` command for the group, with the same options.
 
-        They include the evidence. `to` is the goal or a client library, `more` are further options.
-        `expected` is the number of members of the whole service.
+        They include the evidence options. `to` is the goal or a client library, `more` are further
+        options. `expected` is the number of members of the whole service.
         """
         named = "--to-client" if to in libraries() else "--to"
         goal = () if to == COOPERATIVE else option(named, to)
@@ -171,8 +175,8 @@ class Given(Record, frozen=True, kw_only=True):
     def rehearse(self, group: str | None, *more: str) -> Command:
         """Return the `rebal rehearse` command, with the same evidence.
 
-        It rehearses the plan's file if there is one, else a script that `more` names. `group` None:
-        the plan names the group.
+        It rehearses the plan's file if there is one, else a script that `more` names. With `group`
+        None it names neither group nor cluster, because the plan has the group.
         """
         where = self._where() if group else ()
         named = option("--group", group) if group and not self.snapshot else ()
@@ -199,7 +203,8 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the `rebal verify` command with the options `more` that confirm a step by hand.
 
         It leaves out --ignore. If the group is read from a saved file and the user named no
-        journal, it names the plan's: looks at a saved group are not recorded otherwise.
+        journal, it names the plan's journal, because looks at a saved group are not recorded
+        otherwise.
         """
         kept = _without(self.looks, "--ignore", "--reason")
         if self.offline and self.plan is not None and kept == _without(kept, "--journal"):
@@ -209,7 +214,7 @@ class Given(Record, frozen=True, kw_only=True):
     def request_log(self, broker: int | None) -> Iterator[NamedCommand]:
         """Yield the commands that switch a broker's request log on, and off again (KIP-412).
 
-        It yields none where the broker is not known.
+        Yield nothing if the broker is not known (None).
         """
         if broker is None:
             return
@@ -230,10 +235,10 @@ class Given(Record, frozen=True, kw_only=True):
     def remove_static(self, group: str, instances: Iterable[str]) -> Iterator[NamedCommand]:
         """Yield for each static member a command that removes it from a classic group.
 
-        It fences the member if its process still runs, so it is only for a process that is gone for
-        good. The command is kafka-python's (`python -m kafka.admin`), which is installed with
-        rebal; its login comes from environment variables. Yield nothing if that tool cannot reach
-        the brokers. rebal itself never removes a member.
+        A process that still runs is fenced by the removal, so the command is only for a process
+        that is gone for good. It is kafka-python's command (`python -m kafka.admin`), which is
+        installed with rebal; its login comes from environment variables. Yield nothing if that tool
+        cannot reach the brokers. rebal itself never removes a member.
         """
         if not self.brokers or self.client is None:
             return
@@ -290,7 +295,7 @@ def show(plan: str, *more: str) -> Command:
 
 
 def _without(words: Iterable[str], *names: str) -> tuple[str, ...]:
-    """Return the words of a command line without these options and their values."""
+    """Return the words of a command line without the options `names` and their values."""
     kept, left = [], iter(words)
     for word in left:
         if word in names:

@@ -172,7 +172,7 @@ class Context(GroupFacts):
         return self.answering(f"{ACCEPT}{rule}", "--ignore", rule, "--reason", reason)
 
     def answering(self, use: str, *words: str, expected: int | None = None) -> NamedCommand:
-        """Return the command that passes these options to `verify`, or to a new plan."""
+        """Return the command with the options `words`: `verify`, or plan-upgrade without a plan."""
         line = (
             self.given.verify(*words, *(("--expect-members", str(expected)) if expected else ()))
             if self.anew
@@ -215,8 +215,8 @@ class Context(GroupFacts):
         """Return whether the plan removes `assignor` from the lists.
 
         A change to COOPERATIVE removes eager and custom assignors, since a custom one's protocol is
-        not known. A change to EAGER removes cooperative ones. With `only_target`, all but the
-        target go.
+        not known. A change to EAGER removes cooperative ones. With `only_target`, the plan removes
+        all but the target.
         """
         if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
@@ -299,8 +299,8 @@ class Context(GroupFacts):
     def settled(self) -> tuple[Facts, ...]:
         """Return the members that are proven to be done.
 
-        Their list holds the target and no assignor that the plan removes. Where the plan replaces
-        the client library, their list holds the target and they run the new library.
+        Their list holds the target and no assignor that the plan removes. If the plan replaces the
+        client library, their list holds the target and they run the new library.
         """
         if self.client is not None:
             return tuple(m for m in self.holding if self.replaced(m) is Tri.YES)
@@ -364,9 +364,7 @@ class Context(GroupFacts):
 
     @property
     def alone(self) -> bool:
-        """Return whether one dynamic member is the whole group: when it leaves the group is Empty,
-        which admits any list.
-        """
+        """Return whether one dynamic member is the whole group, which is Empty once it leaves."""
         return len(self.members) == 1 and not (self.missing or self.members[0].static)
 
     @cached_property
@@ -398,7 +396,7 @@ class Context(GroupFacts):
         )
 
     def takes_mixed(self, facts: Facts) -> Tri:
-        """Return whether this member's client is proven to accept mixed lists.
+        """Return whether this member's client accepts mixed lists; cannot tell without proof.
 
         The evidence counts in this order: the family that the client itself named, a mixed list
         that it was seen with, the family that the user stated.
@@ -431,10 +429,10 @@ class Context(GroupFacts):
     def undecided(self) -> tuple[Facts, ...]:
         """Return the members whose client is not proven, but decides which members must stop.
 
-        They are the members inferred to reject mixed lists. If some clients are proven to reject
-        them, every other member that is not proven to accept them counts as well. A member whose
-        list holds the target is left out: if it rejects mixed lists it is done, and otherwise it
-        need not stop.
+        They are the members inferred to reject mixed lists and, if some clients are proven to
+        reject them, every other member that is not proven to accept them. A member whose list holds
+        the target is left out: if it rejects mixed lists it is done, and otherwise it need not
+        stop.
         """
         if self.client is not None or not (self.classic and self.stable and self.both_kinds):
             return ()
@@ -485,14 +483,14 @@ class Context(GroupFacts):
         return max(0, (self.expected or 0) - len(self.members))
 
     def named(self, found: Iterable[Facts], most: int = 6) -> str:
-        """Return the members' names for texts: `a, b and 3 more`."""
+        """Return the members' names as text, at most `most` of them: `a, b and 3 more`."""
         return listed([facts.name for facts in found], most)
 
     def removals(self, down: Iterable[Facts]) -> tuple[NamedCommand, ...]:
         """Return commands that remove the static members among `down` from a classic group.
 
-        They are for members whose process is gone for good. There are at most `_MOST_REMOVALS`;
-        none for another type of group.
+        They are for members whose process is gone for good, at most `_MOST_REMOVALS` of them. For
+        another type of group there is no command.
         """
         if self.group.type is not GroupType.CLASSIC:
             return ()
@@ -551,7 +549,7 @@ _EXCLUDED: Final[Mapping[Aim, tuple[Callable[[Context, Facts], Tri], str]]] = {
 
 
 def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
-    """Return answer → members; yes: their version or protocol rules out a step of `aim`."""
+    """Return answer → members, by whether their version or protocol rules out the change `aim`."""
     asked, _ = _EXCLUDED.get(aim, (None, ""))
     answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
@@ -587,7 +585,7 @@ def comes_from(facts: Facts) -> str:
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
-    """Return whether this Connect worker offers one of `protocols`, by its join or the election."""
+    """Return whether this Connect worker offers one of `protocols`, by its join or the vote."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO
@@ -596,5 +594,5 @@ def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
 
 
 def turns_eager(context: Context) -> bool:
-    """Return whether all workers must stop before one starts: the group turns eager (RB507)."""
+    """Return whether the change makes Connect workers eager, so that all stop first (RB507)."""
     return context.goal == EAGER and context.group.assignor in INCREMENTAL

@@ -43,9 +43,10 @@ _CHANGES: Final = {
 
 
 class Changed(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One fact that differs between two snapshots; None for a side that does not have it.
+    """One fact that differs between two snapshots, with its value in each.
 
-    `what` names the fact; `subject` is the topic if it is a number of partitions, else None.
+    A value is None if that snapshot does not have the fact. `what` names the fact. If it is a
+    topic's number of partitions, `subject` is the topic, else None.
     """
 
     what: str
@@ -148,7 +149,7 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
 
 
 def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
-    """Yield the topics, the broker version and the broker settings that differ.
+    """Yield the differences in topics, broker version and broker settings.
 
     A setting or version that one snapshot does not know is left out.
     """
@@ -165,7 +166,8 @@ def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One fact that has changed since a plan was made.
 
-    `outdates`: because of the change, no assignor list of the plan fits the group any more.
+    `outdates` is True if no assignor list of the plan fits the group any more because of the
+    change.
     """
 
     what: str
@@ -196,9 +198,9 @@ def changes_since(plan: Plan, now: GroupSnapshot, elected: str | None) -> tuple[
 def elected_since(plan: Plan, elected: str | None) -> Change | None:
     """Return the change of the elected assignor since the plan was made, if it affects the plan.
 
-    It does if the new one is not in every assignor list of the plan. Return None if it is
-    unchanged, unknown or elected by the plan's own steps, or if the plan is a cut-over, whose Empty
-    group admits any list.
+    It affects the plan if some assignor list of the plan lacks the assignor `elected` now. Return
+    None if the elected assignor is unchanged or not known, if the plan's own steps make the group
+    elect it, or if the plan is a cut-over, whose Empty group admits any list.
     """
     was = plan.baseline.group.assignor
     lists = list(dict.fromkeys(step.target_list for step in plan.steps if step.target_list))
@@ -254,7 +256,8 @@ def _group_facts(snapshot: GroupSnapshot) -> _Facts:
 def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str]) -> _Facts:
     """Return name → value of the facts that the snapshot shows of one member.
 
-    `names` are the assignors that its list may hold; None stands for a fact that is not known.
+    The value of a fact that is not known is None. `names` are assignors: for each of them, one fact
+    says whether the member's list holds it.
     """
     software, known = member.software, member.assignors
     declared, timeouts = member.declared, member.timeouts or Timeouts()
@@ -278,7 +281,7 @@ def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str])
 
 
 def _compared(was: _Facts, now: _Facts) -> Iterator[Changed]:
-    """Yield the facts that differ, of those that both snapshots show."""
+    """Yield each fact that both snapshots show with different values."""
     for what, after in now.items():
         before = was.get(what)
         if before != after and before is not None and after is not None:

@@ -78,7 +78,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     `family_proven` is True if the client's handshake, its log or the user's statement names the
     family, and False if it is only inferred from the bytes that the member sent or from its client
-    id. Where an inference leaves several families, `family` is None and `candidates` names them.
+    id. If an inference leaves several families, `family` is None and `candidates` names them.
     """
 
     member: Member
@@ -94,10 +94,10 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def takes_mixed(self) -> Tri:
-        """Return whether all client families still possible for this member accept mixed lists.
+        """Return whether this member's client accepts lists of eager and cooperative assignors.
 
-        They may be inferred; `Context.takes_mixed` counts only proof. A mixed list holds eager and
-        cooperative assignors.
+        The answer is cannot tell if the client families still possible for it differ, or if none is
+        known. A family may be inferred here; `Context.takes_mixed` needs proof.
         """
         return agreed({family(key).mixed for key in self.guesses})
 
@@ -105,7 +105,7 @@ class Facts(Record, frozen=True, kw_only=True):
     def fixes_protocol(self) -> bool:
         """Return whether this member's client chooses its rebalance protocol when it is built.
 
-        Where several families are possible, all of them must do so.
+        If several families are possible, all of them must do so.
         """
         return fixes_protocol(self.software)
 
@@ -113,7 +113,7 @@ class Facts(Record, frozen=True, kw_only=True):
     def software(self) -> Software | None:
         """Return this member's client software, with the family that the user states.
 
-        The user's statement counts only where the software itself does not prove the family.
+        The user's statement counts only if the software itself does not prove the family.
         """
         key, software = self.family, self.member.software
         if not self.family_proven or key is None or proven_family(software) is not None:
@@ -131,7 +131,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def version(self) -> str | None:
-        """Return the client's exact version; None where it is not known."""
+        """Return the client's exact version; None if it is not known."""
         return self.software.version if self.software is not None else None
 
     @property
@@ -145,18 +145,18 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def surges(self) -> bool:
-        """Return whether its deployment starts a new process before the old one has stopped."""
+        """Return whether a manifest has new processes start before the old ones have stopped."""
         declared = self.member.declared
         return declared is not None and declared.max_surge not in (None, "", "0", "0%")
 
     @property
     def upgrade_from(self) -> str | None:
-        """Return Streams' upgrade.from of its configuration; None where it is unset or unread."""
+        """Return Streams' upgrade.from of its configuration; None if it is unset or unread."""
         return self.member.declared.upgrade_from if self.member.declared is not None else None
 
 
 class GroupFacts:
-    """The evidence on one group and its members, before any goal.
+    """The facts about one group and its members that do not depend on a plan's steps.
 
     `target` is the assignor that a plan ends on. `families` maps a client id, or `*` for every
     member whose family is not proven, to the family that the user states. `remembers`: the user
@@ -205,7 +205,7 @@ class GroupFacts:
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
 
     def stated_family(self, member: Member) -> str | None:
-        """Return the client family that the user stated for this member; None if none."""
+        """Return the client family that the user stated for this member; None if there is none."""
         return stated_in(self._assumed, member)
 
     def names_held(self, member: Member) -> frozenset[str]:
@@ -232,7 +232,7 @@ class GroupFacts:
 
     @cached_property
     def borrowed(self) -> frozenset[str]:
-        """Return the names of Kafka's assignors that a custom class of some member uses."""
+        """Return the names of Kafka's assignors under which some member has a custom class."""
         return borrowed_names(self.snapshot)
 
     @cached_property
@@ -268,7 +268,7 @@ class GroupFacts:
         return said
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
-        """Return whether this assignor name in the member's list is, or may be, a custom class."""
+        """Return whether this name in the member's list is, or may be, that of a custom class."""
         return not_by_name(facts.member, assignor, self.borrowed)
 
     def runs(self, facts: Facts) -> ProtocolAnswer:
@@ -298,9 +298,10 @@ class GroupFacts:
         )
 
     def is_stranger(self, names: Sequence[str]) -> bool:
-        """Return whether an assignor list belongs to another kind of program than the members.
+        """Return whether the assignor list `names` is of another kind of program than the members.
 
-        The kinds are consumers, Connect workers (`default`) and Streams instances (`stream`).
+        The kinds are consumers, Connect workers (`default`) and Streams instances (`stream`). False
+        for an empty list.
         """
         workers = self.group.protocol_type == "connect"
         own = {"default"} if workers else {"stream"} if self.streams else set()
@@ -332,7 +333,7 @@ class GroupFacts:
 
     @cached_property
     def common_list(self) -> tuple[str, ...]:
-        """Return the assignor list that every member is proven to run; empty if there is none."""
+        """Return the assignor list that all members are proven to run; empty if there is none."""
         lists = {facts.member.assignors.list for facts in self.members}
         return lists.pop() if len(lists) == 1 and self.all_exact else ()
 
@@ -364,7 +365,7 @@ class GroupFacts:
 
     @cached_property
     def asked(self) -> bool:
-        """Return whether a broker was asked; a snapshot from a scan's tables asked none."""
+        """Return whether a broker was read; for a snapshot from a scan's tables none was."""
         cluster = self.snapshot.cluster
         return bool(self.group.coordinator or cluster.brokers or cluster.version)
 
@@ -376,14 +377,15 @@ class GroupFacts:
 
     @property
     def can_probe(self) -> bool:
-        """Return whether a probe would answer: classic, Stable, consumers, not probed yet."""
+        """Return whether the group is Stable, classic, of consumers, and not probed yet."""
         return self.classic and self.stable and self.snapshot.probe is None
 
     def probed(self, assignor: str) -> Tri:
-        """Return whether every list that the coordinator holds has `assignor`, by the probe.
+        """Return whether every list that the coordinator holds has `assignor`, as a probe showed.
 
-        After a reload, the coordinator may hold incomplete lists. A "no" then proves nothing about
-        the members, and the answer is cannot tell.
+        The answer is cannot tell if no probe asked for `assignor`. A "no" of the probe becomes
+        cannot tell if the coordinator may hold shortened lists after a reload, because it then
+        proves nothing about the members.
         """
         answers = {one.supported for one in self.snapshot.probe_answers if one.assignor == assignor}
         if answers == {Tri.YES}:
@@ -393,7 +395,10 @@ class GroupFacts:
 
 
 def stated_in(families: Mapping[str, str], member: Member) -> str | None:
-    """Return the family stated for this member in `families`: client id (or `*`) → family."""
+    """Return the client family that `families` (client id or `*` → family) states for this member.
+
+    None if it states no family.
+    """
     return families.get(member.client_id) or families.get("*")
 
 
@@ -414,7 +419,8 @@ def topics_of(member: Member) -> set[str]:
 def topics_left(stopped: Sequence[Facts], others: Sequence[Facts]) -> tuple[Tri, str]:
     """Return whether `others` subscribe to every topic of the members `stopped`, and the reason.
 
-    The reason is a clause. It is cannot tell where a subscription that decides is not known.
+    The reason is a clause. The answer is cannot tell if a subscription that decides it is not
+    known.
     """
     asked = {topic for facts in stopped for topic in topics_of(facts.member)}
     alone = listed(sorted(asked.difference(*(topics_of(facts.member) for facts in others))), 3)
@@ -433,7 +439,10 @@ def topics_left(stopped: Sequence[Facts], others: Sequence[Facts]) -> tuple[Tri,
 
 
 def all_partitions(number: int) -> str:
-    """Return `all 24 partitions`, `the only partition` or, for zero, that none is assigned."""
+    """Return `number` partitions in words, such as `all 24 partitions` or `the only partition`.
+
+    For zero the text says that no partition is assigned.
+    """
     if number == 0:
         return "no partition (none is assigned now)"
     return "the only partition" if number == 1 else f"all {number:,} partitions"
@@ -445,13 +454,13 @@ def figure(value: float) -> str:
 
 
 def listed(labels: Sequence[str], most: int = 6) -> str:
-    """Return names joined for texts: `a, b and 3 more`."""
+    """Return the first `most` of `labels` as text: `a, b and 3 more`."""
     more = len(labels) - most
     return ", ".join(labels[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def ids(found: Iterable[Facts]) -> tuple[str, ...]:
-    """Return the member ids."""
+    """Return the members' member ids."""
     return tuple(facts.member.member_id for facts in found)
 
 
@@ -478,12 +487,12 @@ def in_pairs(
     after: Mapping[_Thing, Sequence[Hashable]],
     sure: int = 0,
 ) -> tuple[list[tuple[_Thing, _Thing]], list[_Thing], list[_Thing]]:
-    """Pair the things of two sides that have the same key.
+    """Pair the things in `before` with those in `after` that have the same key.
 
-    Return the pairs, the things only in `before` and the things only in `after`. Each side maps a
-    thing to its keys, the most reliable first (None: no such key). With one of the first `sure`
-    keys, things that share a key are paired in order. With a later key, they are paired only if
-    exactly one thing on each side has it.
+    Return the pairs, the things only in `before`, and the things only in `after`. Both map a thing
+    to its keys, the most reliable first (None: no such key), and the keys are tried in this order.
+    By one of the first `sure` keys, things that share it are paired in their order. By a later key
+    they are paired only if exactly one thing on each side has it.
     """
     left, right = dict(before), dict(after)
     pairs: list[tuple[_Thing, _Thing]] = []
@@ -502,10 +511,11 @@ def in_pairs(
 
 
 def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
-    """Return the `KEYS` keys that identify a member after its restart, the most reliable first.
+    """Return the keys that identify a member after its restart, the most reliable first.
 
-    They are the instance id; the client id with the host; the client id; the host. A static member
-    has only the first, a dynamic member the others (None: not its key).
+    They are the instance id; the client id with the host; the client id; the host (`KEYS` in all).
+    A static member has only the first, a dynamic member only the others; a key that it does not
+    have is None.
     """
     if member.instance_id:
         return (member.instance_id,), None, None, None
@@ -515,8 +525,8 @@ def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
 class Bridge(Record, frozen=True, kw_only=True):
     """The answer whether members of two client libraries can run in one group.
 
-    `assignor` is the one that both use (empty: none). `why` is the reason for another verdict than
-    yes, and `members` are the members that cause it.
+    `assignor` is the assignor that both use (empty: none). If `verdict` is not yes, `why` is the
+    reason and `members` are the members that cause it.
     """
 
     verdict: Tri
@@ -526,17 +536,17 @@ class Bridge(Record, frozen=True, kw_only=True):
 
 
 def read_each_other(one: str, two: str) -> bool:
-    """Return whether each of these families, as a leader, reads what the other one sends."""
+    """Return whether leaders of two client families read each other's subscriptions."""
     return _KAFKA_GO not in (one, two) or {one, two} <= _SEND_VERSION_0
 
 
 def bridge_of(group: GroupFacts, client: str) -> Bridge:
-    """Return the assignor by which a group's members and those of library `client` run together.
+    """Return whether, and by which assignor, the members run together with clients of `client`.
 
     It is the elected assignor if all members already run `client`. Otherwise it is range or
     roundrobin: first the elected one, then one that all lists hold, then a default of `client`. The
-    verdict is no or cannot tell where a member's client cannot, or may not be able to, run beside
-    `client`.
+    verdict is no if some member's client cannot run beside `client`, and cannot tell if that is not
+    known of some.
     """
     elected = group.elected or ""
     if all(facts.family_proven and facts.family == client for facts in group.members):
@@ -581,7 +591,7 @@ def _reads(facts: Facts, client: str) -> Tri:
 def _takes_eager(group: GroupFacts, facts: Facts, elected: str) -> Tri:
     """Return whether the member's client starts with an eager assignor beside `elected`.
 
-    If `elected` is not cooperative, it does.
+    Every client does if `elected` is not cooperative.
     """
     if cooperative(elected) is not Tri.YES or is_mixed(group.names_held(facts.member)):
         return Tri.YES

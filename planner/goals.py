@@ -193,10 +193,10 @@ def _library_before(plan: Plan) -> str:
 
 
 def _ran_eager_below(plan: Plan) -> bool:
-    """Return whether the group ran EAGER when `plan` was made, despite a COOPERATIVE assignor.
+    """Return whether members ran EAGER under a COOPERATIVE elected assignor when `plan` was made.
 
-    It does so with mixed lists whose elected assignor is COOPERATIVE: the first bounce of an
-    upgrade was already done.
+    An upgrade is in this state after its first bounce, with mixed lists. In a plan to COOPERATIVE,
+    any protocol of the group but COOPERATIVE counts as EAGER.
     """
     elected = plan.baseline.group.assignor
     upward = plan.to == "COOPERATIVE" and plan.runs is not RebalanceProtocol.COOPERATIVE

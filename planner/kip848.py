@@ -196,7 +196,7 @@ def fits(context: Context, kind: GroupType) -> Answer:
 
 
 def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
-    """Return whether a member can rejoin a group of limited size while all others are in it.
+    """Return whether the group's limit lets a restarted member rejoin while all others are in it.
 
     `ahead` are the members still to restart. In a group that is exactly full, a restarted member is
     rejected unless its old process has left first. A static member does not leave when it stops,
@@ -299,11 +299,11 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
 
 
 def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
-    """Return the unmet conditions that rule out the online path and leave the one with a stop.
+    """Return the conditions that rule out the online path, if the path with a stop remains.
 
-    Empty if online is possible, if no path is, or if the group has no members. Empty too if the
-    group is half-way to KIP-848: the operator can meet the conditions, and stopping the classic
-    members for them would be wrong.
+    Empty if the online path may be open, if no path at all is, or if the group has no members.
+    Empty too if the group is half-way to KIP-848: the operator can meet the conditions, and
+    stopping the classic members for them would be wrong.
     """
     common, own = conditions(context, up=up)
     if (
@@ -316,16 +316,17 @@ def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
 
 
 def online(context: Context) -> tuple[Answer, ...]:
-    """Return the conditions that must all allow a member's online join with KIP-848."""
+    """Return all conditions of a member's join with group.protocol=consumer on the online path."""
     common, own = conditions(context, up=True)
     return (*common, *own)
 
 
 def not_range(context: Context, step: Step) -> str:
-    """Return the reason why the brokers do not assign by range although `step` asks for it.
+    """Return why the brokers do not assign by range, although `step` asks for it.
 
-    Empty if they do, or if the step does not ask. Members that ask for an assignor outvote those
-    that ask for none (ConsumerGroup.computePreferredServerAssignor).
+    Empty if `step` does not ask for range, if the brokers assign by it, or if they do not assign
+    yet. Members that ask for an assignor outvote those that ask for none
+    (ConsumerGroup.computePreferredServerAssignor).
     """
     by = context.group.assignor if context.group.type is GroupType.CONSUMER else None
     if not (step.aim is Aim.CONSUMER and asks_for_range(step.config)) or by in (None, "range"):
@@ -345,7 +346,10 @@ def _members(count: int) -> str:
 
 
 def _limit(context: Context, key: str) -> int | None:
-    """Return the brokers' limit of members; None where no setting was read."""
+    """Return the brokers' limit of members by the setting `key`; None if no setting was read.
+
+    If settings were read without this one, there is no limit (`_NO_LIMIT`).
+    """
     settings = context.snapshot.cluster.settings
     if not settings:
         return None
@@ -353,9 +357,10 @@ def _limit(context: Context, key: str) -> int | None:
 
 
 def clients(context: Context) -> Iterator[Answer]:
-    """Yield an answer for the members whose client has no version with KIP-848, or may have none.
+    """Yield answers on the members whose client has, or may have, no version with KIP-848.
 
-    Yield nothing for the other members; rule RB412 checks the version that they run.
+    A client of an unknown family may have none. Yield nothing for the other members; rule RB412
+    checks the version that they run.
     """
     ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
     unknown = [facts for facts in ahead if facts.family is None]
@@ -423,9 +428,9 @@ def _families(context: Context) -> Answer:
 
 
 def crosses(context: Context) -> bool:
-    """Return whether the goal changes the protocol of this Kafka Streams program.
+    """Return whether the goal moves this group from classic Streams to KIP-1071, or back.
 
-    An Empty group may have been such a program; the goal then decides.
+    A group without members does not show that it was a Streams program; the goal then decides.
     """
     group = context.group
     ran_other = {STREAMS: context.streams, CLASSIC: group.type is GroupType.STREAMS}
@@ -440,7 +445,10 @@ def crosses(context: Context) -> bool:
 
 
 def needed_version(context: Context) -> str:
-    """Return the first version of Kafka Streams that can do the move of these members."""
+    """Return the Kafka Streams version from which these members can use the streams protocol.
+
+    It is 4.4 if one of them is static, else 4.2.
+    """
     return "4.4" if any(facts.static for facts in context.members) else "4.2"
 
 

@@ -141,8 +141,8 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     `members` are member ids. `before_step` is the number of the step that must not start while the
     finding holds (None: it concerns the group as it runs, or every step). `fix` is paste-ready
     text, and `commands` are the commands that `fix` mentions. `ignored` is the user's reason for
-    ignoring the rule. `urgent`: a client is kept out of the group now; such a finding leads every
-    screen, whatever step it gates.
+    ignoring the rule. `urgent`: a client is kept out of the group now; such a finding comes first
+    on every screen, whatever its step.
     """
 
     rule: str
@@ -200,10 +200,10 @@ class Aim(StrEnum):
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The condition on the live group that ends a step, and the command that checks it.
 
-    `shows` is the state that the command must show. `needs` are the evidence that decides the gate
-    and the metrics to watch, one sentence each. `holds` is the answer when the plan was made. `aim`
-    is the step's change. `by_hand` says what the operator must check where evidence cannot show all
-    of it.
+    `shows` is what `command` must show for the gate to hold. `needs` are sentences on the evidence
+    for it and on the metrics to watch. `holds` is whether it held when the plan was made. `aim` is
+    the change that the step makes. `by_hand` says what the operator must check if evidence cannot
+    show all of it (else empty).
     """
 
     command: str
@@ -281,7 +281,7 @@ class StepKind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Verdict of a plan: its next step is ready, blocked or unproven; done: no step is left."""
+    """Verdict of a plan: its next step is ready, blocked or unproven, or no step is left (done)."""
 
     READY = "ready"
     BLOCKED = "blocked"
@@ -350,9 +350,9 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     `members` are member ids, `names` their names in texts; members that are not in the group have
     names only. `assignors` is the list to start with, in order (empty: the member keeps its current
-    list, or `change` names another setting that the step changes). `begins`: it is the first action
-    of `step`, the next one. `instead_of` is an earlier remedy that was carried out without effect.
-    `also` are clauses added to the text.
+    list, or `change` names another setting that the step changes). `begins`: this action is the
+    first of `step`, the next step. `instead_of` is an earlier remedy that was carried out without
+    effect. `also` are clauses added to the text.
 
     `verdict` is the coordinator's answer to the joins of the action: only "yes" recommends it.
     `error` is Kafka's name of the rejection if it is "no". `evidence_needed` would decide a "cannot
@@ -464,7 +464,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         )
 
     def holds_later(self, finding: Finding) -> bool:
-        """Return whether a finding blocks a step after the next one only."""
+        """Return whether a finding blocks only a step that comes after the next one."""
         if finding.severity is not Severity.BLOCK or finding.result is not Tri.YES:
             return False
         before, now = finding.before_step or 0, self.next_step
@@ -478,7 +478,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         )
 
     def kept_as(self, file: str) -> Self:
-        """Return the plan as saved in `file`: its commands name that file."""
+        """Return the plan with commands that name `file`, in which it is saved."""
         if self.given == Given():
             return self
         given = replace(self.given, plan=file)
@@ -567,7 +567,7 @@ class Risk(StrEnum):
 
 
 def own_class_risk(goal: str) -> Risk:
-    """Return the risk that the user takes for this goal by trusting a custom class's name."""
+    """Return the risk of trusting a custom class's name in a plan with this goal."""
     return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
 
 
@@ -583,12 +583,12 @@ _STOPS: Final = {
 
 
 def stop_risk(path: PathKind) -> Risk | None:
-    """Return the risk of a path on which the whole group stops; None for another path."""
+    """Return the risk of a path on which the whole group stops; None for any other path."""
     return _STOPS.get(path)
 
 
 def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:
-    """Return the snapshot with Kafka's defaults, where no setting of the brokers was read."""
+    """Return the snapshot, with Kafka's default settings if no setting of the brokers was read."""
     cluster = snapshot.cluster
     if cluster.settings:
         return snapshot

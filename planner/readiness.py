@@ -34,10 +34,10 @@ from rebal.planner.verdict import gating
 
 
 class Pauses(Record, frozen=True, kw_only=True):
-    """The observed rebalances of one group: the number per hour, and seconds each (None: unknown).
+    """The rebalances that were observed in one group: their number per hour and average seconds.
 
     `stopped` and `moved` are the average number of partitions per rebalance that stop, and that
-    change owner (None: not observed).
+    change owner. A value that was not observed is None.
     """
 
     per_hour: float | None = None
@@ -91,10 +91,10 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
     `steps` is the number of the plan's steps. `blockers` block the next step, `later` a later step.
     `held` says which members are down or rejected; they must rejoin before a plan that is ready
     starts. `outlay` is the predicted cost. `saves` is the downtime that the change avoids, in
-    partition-seconds per hour; `assumed`: the length of a rebalance was assumed for it. `pays_back`
-    is in hours (None: never, or not known). `place` in the order counts from 1 (None: nothing to
-    do, or not sorted yet). `work` is the effort of rehearsing every restart (0 if the cost is
-    exact).
+    partition-seconds per hour; `assumed` is True if no length of a rebalance was observed and one
+    was assumed for `saves`. `pays_back` is the time, in hours, after which `saves` exceeds the cost
+    (None: never, or not known). `place` in the order counts from 1 (None: nothing to do, or not
+    sorted yet). `work` is the effort of rehearsing every restart (0 if the cost is exact).
     """
 
     plan: Plan
@@ -115,7 +115,7 @@ class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
 def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness:
     """Return how ready this plan's group is; `pauses` are its observed rebalances.
 
-    `down` are members that timed out and are missing since.
+    `down` names the members that timed out and have been missing since.
     """
     # A step that has been reached asks for what lies before it too.
     number = inf if plan.next_step is None else plan.next_step
@@ -150,7 +150,10 @@ def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness
 
 
 def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
-    """Return all groups in the order to change them, each with its place; finished ones last."""
+    """Return all groups in the order in which to change them, each with its place.
+
+    Groups with nothing left to do come last and have no place.
+    """
     return tuple(
         one if one.plan.verdict is Verdict.DONE else replace(one, place=place)
         for place, one in enumerate(sorted(found, key=_order), 1)
@@ -160,8 +163,8 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
 def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
     """Return the ids of the groups to plan again with their exact cost, in the given order.
 
-    `most` limits the rehearsal effort of all of them together; a group that exceeds what is left of
-    it is skipped.
+    `most` is the limit of the rehearsal effort of all chosen groups together. A group is skipped if
+    its cost is exact already, or if its effort exceeds what is left of `most`.
     """
     chosen: list[str] = []
     for one in ordered:
@@ -198,7 +201,7 @@ def _blocker(finding: Finding) -> Blocker:
 
 
 def _work(plan: Plan) -> int:
-    """Return the work of rehearsing every restart of the steps that are left."""
+    """Return the effort of rehearsing every restart of the steps that are left."""
     group = plan.baseline
     restarts = sum(len(step.to_do) + len(step.unknown) for step in _left(plan))
     return restarts * effort(len(group.members), sum(t.partitions for t in group.topics))

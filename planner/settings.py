@@ -31,8 +31,8 @@ class _Form(Record, frozen=True, kw_only=True):
     """One text format of settings, such as Java properties or Spring YAML.
 
     The text is a comment line (`mark`, the comment, `more`), the lines `opens`, one `line` for each
-    setting, and the lines `closes`. In `line`, `variable` is the key as Spring Boot names it in the
-    environment.
+    setting, and the lines `closes`. `line` is a template with the fields `key`, `value` and
+    `variable`, which is the key as Spring Boot names it in the environment.
     """
 
     name: str
@@ -262,7 +262,7 @@ def classic_protocol_for(family: str, names: Sequence[str], group_id: str) -> tu
 
 
 def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
-    """Return in a few words what a client of `family` (None: any) changes to speak KIP-848.
+    """Return in a few words what to change for a client of `family` (None: any) to use KIP-848.
 
     `config` is the step's configuration, which may ask for the broker's range assignor.
     """
@@ -274,7 +274,7 @@ def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
 
 
 def asks_for_range(config: Sequence[Setting]) -> bool:
-    """Return whether this configuration of clients for KIP-848 asks the brokers for range."""
+    """Return whether this KIP-848 configuration of clients asks the brokers to assign by range."""
     return any(
         text in setting.text
         for setting in config
@@ -292,7 +292,7 @@ def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple
 
 
 def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[Setting, ...]:
-    """Return a comment for a client family whose configuration format rebal does not know."""
+    """Return a comment in place of configuration text, for a family that rebal cannot configure."""
     text = (
         f"# {plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and "
         "whether it can be, is not known here"
@@ -309,7 +309,7 @@ def noted(setting: Setting, notes: Sequence[str]) -> Setting:
 
 
 def plain(text: str) -> str:
-    """Return `text` on one line with unprintable characters escaped: safe inside a comment."""
+    """Return `text` with unprintable characters escaped, so that it stays on a comment's line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -343,17 +343,17 @@ def _texts(
 
 
 def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:
-    """Return the Java class of a Kafka assignor whose full name begins with `package`.
+    """Return the spelling of Kafka's assignor `name` that begins with `package`, such as its class.
 
-    `package` may also name an enumeration whose constant stands for the assignor. Return None if
-    there is none.
+    `package` may also be the name of an enumeration: the spelling is then its constant for the
+    assignor. None if the assignor has no such spelling.
     """
     known = assignors().get(name)
     return next((e for e in (known.spellings if known else ()) if e.startswith(package)), None)
 
 
 def _class(name: str) -> str:
-    """Return the assignor's Java class, or a placeholder where Kafka has none."""
+    """Return the assignor's Java class, or a placeholder if Kafka has no assignor of that name."""
     return java_class(name) or f"THE-CLASS-OF-{name}"
 
 

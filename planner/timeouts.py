@@ -41,9 +41,9 @@ class Speed(Record, frozen=True, kw_only=True):
     `restart` is the time from the stop of a process until its consumer joins. `rebalance` is the
     length of one rebalance, mostly until the last member notices it at its next heartbeat. `first`
     is how long the coordinator waits for more members in a group that was Empty
-    (group.initial.rebalance.delay.ms). `reconcile` is how long a member of a KIP-848 group takes to
-    ask again (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members restart at a
-    time (0: all).
+    (group.initial.rebalance.delay.ms). `reconcile` is the time between two heartbeats of a member
+    of a KIP-848 group (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members
+    restart at a time (0: all).
     """
 
     restart: float = 30.0
@@ -53,7 +53,7 @@ class Speed(Record, frozen=True, kw_only=True):
     batch: int = 1
 
     def at(self, cluster: Cluster) -> Self:
-        """Return this speed with the brokers' own `first` and `reconcile`, where they were read."""
+        """Return this speed with the brokers' own `first` and `reconcile`, if they were read."""
         said = {
             field: int(text) / 1000
             for field, key in (("first", FIRST_DELAY), ("reconcile", RECONCILE_INTERVAL))
@@ -114,7 +114,7 @@ def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
 
 
 def held_back(member: Member) -> float:
-    """Return scheduled.rebalance.max.delay.ms of a Connect worker, or its default, in seconds."""
+    """Return a Connect worker's scheduled.rebalance.max.delay.ms in seconds, or its default."""
     read = _held_back_read(member)
     return (_HELD_BACK_MS if read is None else read) / 1000
 
@@ -160,9 +160,10 @@ def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> 
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
-    """Return the members, with the brokers' session timeout where the brokers set it.
+    """Return the members, with the brokers' session timeout for those that use KIP-848.
 
-    They set it for members with group.protocol=consumer (KIP-848).
+    Members with group.protocol=consumer have that timeout from the brokers. All members are
+    unchanged if the brokers' setting was not read.
     """
     said = snapshot.cluster.settings.get(_BROKERS_SESSION, "")
     if not said.isdigit():
@@ -178,7 +179,7 @@ def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
 
 
 def back_in_time(member: Member, restart: float) -> bool:
-    """Return whether the member is static and a restart of so many seconds ends in its session."""
+    """Return whether the member is static and its session outlasts `restart` seconds."""
     return member.instance_id is not None and restart <= waits(member).session
 
 
@@ -213,7 +214,7 @@ def in_words(members: Sequence[Member]) -> str:
 
 
 def at_worst(members: Sequence[Member]) -> str:
-    """Return the worst case in words, with the timeouts that it follows from."""
+    """Return a clause on the worst case of restarts, with the members' timeouts that it assumes."""
     return (
         "worst case: members are killed instead of stopped and count until their sessions end, and "
         f"each rebalance waits as long as the timeouts allow: {in_words(members)}"
@@ -230,7 +231,7 @@ def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
 
 
 def known_session(member: Member) -> timedelta | None:
-    """Return the session timeout that evidence shows; None where none does."""
+    """Return the session timeout that evidence shows; None if none does."""
     known = (member.timeouts or Timeouts()).session_ms
     return None if known is None else timedelta(milliseconds=known)
 
@@ -255,9 +256,9 @@ def longest_session(members: Iterable[Member]) -> timedelta:
 
 
 def until_session_ends(static: Iterable[Member]) -> str:
-    """Return the clause that ends "a stopped static member counts …": `until its session ends`.
+    """Return the end of a clause "a stopped static member counts …": `until its session ends`.
 
-    If the session timeout of one of the members is not known, it adds the limit of 30 minutes.
+    If the session timeout of one of the members is not known, the text adds "30 min at most".
     """
     known = None not in map(known_session, static)
     return "until its session ends" + ("" if known else " (not known: 30 min at most)")

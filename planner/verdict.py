@@ -43,7 +43,7 @@ def first_reason(rows: Iterable[tuple[object, str]]) -> str | None:
 
 
 def reasons(*rows: tuple[object, str]) -> tuple[str, ...]:
-    """Return the reasons whose conditions hold."""
+    """Return the reasons of all rows whose condition holds; a row is a condition and its reason."""
     return tuple(reason for holds, reason in rows if holds)
 
 
@@ -65,8 +65,8 @@ def worst_code(codes: Iterable[int]) -> int:
 def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
     """Return the exit code of a group as it runs, before any step of a plan.
 
-    It is 3 if a blocking finding applies to the running group or is urgent. It is 4 if an urgent
-    finding is not proven or the group is Dead, else 0.
+    It is 3 if a proven blocking finding concerns the group as it runs, or is urgent. Otherwise it
+    is 4 if an urgent finding is not proven or the group is Dead, else 0.
     """
     blocking = gating(findings)
     urgent = {says(finding) for finding in blocking if finding.urgent}
@@ -100,7 +100,7 @@ def answer_of(code: int) -> Tri:
 
 
 def verdict_of(code: int, *, done: bool) -> Verdict:
-    """Return the verdict of a plan with this exit code; `done`: no step is left."""
+    """Return the verdict of a plan with this exit code; `done` is True if no step is left."""
     return Verdict.DONE if done and code == SAFE else _VERDICTS[code]
 
 

@@ -65,7 +65,7 @@ SESSION: Final = "INVALID_SESSION_TIMEOUT"
 
 
 class LeaveEvent(Record, frozen=True, kw_only=True):
-    """A member that leaves the group: by request, by removal, or because its session expired."""
+    """The event that a member leaves: by request, by removal, or because its session expired."""
 
     member_id: str
 
@@ -88,7 +88,7 @@ class JoinEvent(Record, frozen=True, kw_only=True):
 
 
 class Settle(Record, frozen=True, kw_only=True):
-    """A completed rebalance: every running member has joined again with its whole list."""
+    """The event that a rebalance ends, in which every running member sends its whole list."""
 
 
 Event: TypeAlias = LeaveEvent | JoinEvent | Settle
@@ -111,10 +111,10 @@ class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's predicted answer to the joins of an action.
 
     `error` is Kafka's name of the rejection, or of the error that a Dead group returns (None:
-    admitted, not known, or one of two). `elected`: the join's list holds the elected assignor, so a
-    coordinator load before the join changes nothing. `blame` are the member ids whose lists cause
-    the rejection. `needs` is the cheapest evidence that would decide a `cannot tell` (None: no
-    evidence does, or another reading of the group does).
+    admitted, not known, or one of two). `elected` is True if the join's list holds the elected
+    assignor, so that a coordinator load before the join changes nothing. `blame` are the member ids
+    whose lists cause the rejection. `needs` is the cheapest evidence that would decide a `cannot
+    tell` (None: no evidence does, or another reading of the group does).
     """
 
     verdict: Tri
@@ -126,9 +126,10 @@ class Admission(Record, frozen=True, kw_only=True):
 
 
 def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
-    """Return the predicted answer to `action`: yes if every join is admitted and no member ends.
+    """Return the predicted answer to the joins of `action`, which has at least one.
 
-    The action has at least one join. The answer is that of the first join that is not admitted. If
+    It is yes if every join is admitted, and no classic member of a KIP-848 group is rejected in the
+    rebalance that follows (`_ended`). The answer is that of the first join that is not admitted. If
     all are admitted, it is that of the last one, with `elected` True only if it is True for every
     join.
     """
@@ -143,7 +144,7 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
-    """Return the coordinator's memory after `event`; a join is taken as admitted."""
+    """Return the coordinator's memory after `event`; a join is assumed to be admitted."""
     if isinstance(event, LeaveEvent):
         return replace(
             memory,
@@ -247,9 +248,10 @@ def _out_of_bounds(memory: CoordinatorMemory, join: JoinEvent) -> Admission | No
 
 
 def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:
-    """Return the rejection of the classic members that stay in a KIP-848 group, or None.
+    """Return the rejection of classic members of a KIP-848 group that the action makes join again.
 
-    The rebalance of `action` makes them join again, and some brokers reject that (KAFKA-20640).
+    The rebalance after `action` makes every classic member that stays join again, and some brokers
+    reject that (KAFKA-20640). None if these brokers admit it, or if no classic member stays.
     """
     if memory.classic_joins is Tri.YES:
         return None
@@ -345,8 +347,8 @@ def _by_lists(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
 def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     """Return the answer to a join by the assignor lists that the coordinator remembers.
 
-    Yes: in every possible memory one assignor of the join is in all lists. No: in none. Otherwise
-    the answer is cannot tell.
+    It is yes if in every possible memory some assignor of the join is in all lists, no if that is
+    so in none of them, and otherwise cannot tell.
     """
     came = [held.names for entry in memory.came for held in entry.lists]
     kept = [each for each in memory.in_all if all(each in names for names in came)]
@@ -408,7 +410,7 @@ def _same_instance(memory: CoordinatorMemory, join: JoinEvent) -> Entry | None:
 
 
 def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[Entry, set[Tri]]]:
-    """Yield each remembered member and the answers whether its list holds each of `names`."""
+    """Yield each remembered member with the answers to whether its list holds one of `names`."""
     again, came = memory.left or memory.came, {entry.member_id for entry in memory.came}
     lists: dict[str, set[Held]] = defaultdict(set)
     for entry in (*chain(*memory.cases), *memory.came):

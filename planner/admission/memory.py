@@ -57,11 +57,11 @@ class Held(Record, frozen=True, kw_only=True):
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """One member that the coordinator counts, with the assignor lists that it may remember for it.
+    """One member that the coordinator counts, with its possible assignor lists.
 
-    One of `lists` is the real one. `whole` is the list that the member sends when it joins again,
-    if a load may have shortened the remembered one (None: the member sends the remembered list).
-    `name` is the member's name for texts; `instance_id` is None for a dynamic member.
+    The coordinator remembers one of `lists`. `whole` is the list that the member sends when it
+    joins again, if a load may have shortened the remembered one (None: it sends the remembered
+    list). `name` is the member's name for texts; `instance_id` is None for a dynamic member.
     """
 
     member_id: str
@@ -130,12 +130,12 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 def worlds(
     memory: CoordinatorMemory, names: Sequence[str]
 ) -> frozenset[tuple[_Names, _Names]] | None:
-    """Return the assignors of `names` that all remembered lists hold, as pairs (least, most).
+    """Return, for each possible memory, the assignors of `names` that all remembered lists hold.
 
-    There is one pair for each possible memory. `names` is the list of a join. `least` is computed
-    from the lists as the coordinator remembers them. After a leave or a join, the other members may
-    have joined again with their whole lists: `most` is computed from those. A memory is possible
-    only if its lists fit the evidence from before these events. None: no memory fits.
+    `names` is the list of a join. Each item is a pair (least, most): what all lists hold as the
+    coordinator remembers them, and what they hold if the other members have joined again with their
+    whole lists, as they may after a leave or a join. A memory is possible only if its lists fit the
+    evidence from before these events. None: no memory fits.
     """
     mine = frozenset(names)
     # Names that nothing is asked or known of make no difference.
@@ -163,10 +163,10 @@ def worlds(
 
 
 def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
-    """Return the intersections of each triple in `met` with one choice of each member.
+    """Return what is left of the triples in `met` after one choice of each member.
 
-    `choices` has one set of triples for each member. Equal sets are applied until nothing new
-    results.
+    `choices` has one set of triples for each member. Every triple in `met` is intersected, part by
+    part, with every choice of the first member, the results with those of the next, and so on.
     """
     for options, count in Counter(choices).items():
         for _ in range(count):
@@ -180,9 +180,10 @@ def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
 def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[_Met]:
     """Yield (look, least, most) for each list that the coordinator may remember of `entry`.
 
-    `look` is the list when the group was read. `least` and `most` are its bounds after members have
-    left or joined. All three are limited to the names in `said`. After a completed rebalance a
-    dynamic member has sent its whole list; a static member may have been down and kept the old one.
+    `look` is the list when the group was read. `least` and `most` are the lists that it may have at
+    least and at most after members have left or joined. All three are limited to the names in
+    `said`. After a completed rebalance a dynamic member has sent its whole list; a static member
+    may have been down and kept the old one.
     """
     again = bool(memory.left or memory.came)
     for held in entry.lists:
@@ -211,10 +212,10 @@ def _options(held: Held, said: _Names, must: _Names = frozenset()) -> list[_Name
 
 
 def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemory:
-    """Return what the coordinator may remember of the group of `context`.
+    """Return what the coordinator may remember of the members' assignor lists.
 
-    `rejoined`: return what it would remember after every member has joined again with its whole
-    list.
+    With `rejoined`, return what it would remember after every member of the group has joined again
+    with its whole list.
     """
     snapshot, group = context.snapshot, context.group
     probe, stable = snapshot.probe, group.state is GroupState.STABLE and bool(snapshot.members)
@@ -284,8 +285,8 @@ def _cases(
 ) -> tuple[tuple[Entry, ...], ...]:
     """Return the possible memories: one after a completed rebalance, one after a coordinator load.
 
-    The evidence may exclude one of them. Each has one entry for each member in `counted`.
-    `rejoined` returns only the memory after every member has joined again.
+    The evidence may exclude one of them. Each has one entry for each member in `counted`. With
+    `rejoined`, return only the memory after every member has joined again.
     """
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or never_loaded(context.snapshot):

@@ -184,10 +184,10 @@ def stop_and_start(
 
 
 def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
-    """Return the advice that starts a rebalance without changing any assignor list.
+    """Return the advice to cause a rebalance without changing any assignor list.
 
-    It restarts one of the `dynamic` members. If there is none, or the group is a KIP-848 group, a
-    temporary member joins and leaves.
+    It is to restart one of the `dynamic` members. If there is none, or the group is a KIP-848
+    group, it is to let a temporary member join and leave.
     """
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
@@ -232,7 +232,7 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
 
 
 def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
-    """Return the first advice that is admitted or accepted by the user, else the very first one.
+    """Return the first advice that is admitted or accepted by the user, else the first of all.
 
     `ignore` is rule id → reason. Ignoring a rule accepts its risk (`acceptable`).
     """
@@ -284,7 +284,10 @@ def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
 
 
 def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
-    """Return `made` with an alternative: the command that states `fact` and accepts `risk`."""
+    """Return `made` with an alternative: the command by which the user states `fact`.
+
+    The command accepts `risk`, with `fact` as the reason.
+    """
     return worded(
         replace(
             made,
@@ -315,7 +318,7 @@ def nothing(reason: str) -> Advice:
 
 
 def replan(context: Context, reason: str, *, verdict: Tri = Tri.NO) -> Advice:
-    """Return the advice to make a new plan."""
+    """Return the advice to make a new plan because of `reason`."""
     return worded(
         Advice(
             action=Action.REPLAN,
@@ -381,8 +384,8 @@ def _next_rebalance(
 def count(rejected: Sequence[str], here: int) -> Advice:
     """Return the advice to state the number of members of the service (`--expect-members`).
 
-    `here` is the number of members in the group. The clients `rejected` are not in the group; they
-    count if they belong to the service.
+    `here` is the number of members in the group. The clients `rejected` are not in it; they are to
+    be added if they belong to the service.
     """
     one, more = ("was", "it rejoined", "it belongs"), ("were", "they rejoined", "they belong")
     were, rejoined, belong = one if len(rejected) == 1 else more
@@ -397,7 +400,7 @@ def count(rejected: Sequence[str], here: int) -> Advice:
 
 
 def stop_for(finding: Finding) -> Advice:
-    """Return the advice to resolve a blocking finding before any restart."""
+    """Return the advice to restart nothing before a blocking finding is resolved."""
     return replace(open_question(finding), action=Action.STOP, verdict=Tri.NO)
 
 
@@ -460,7 +463,7 @@ def _asked(
 def _session(context: Context, member: Member) -> int | None:
     """Return the session timeout, in ms, to check against the brokers' bounds at the next start.
 
-    None: there is nothing to check. The timeout is not known, or it stays as the brokers have
+    None if there is nothing to check: the timeout is not known, or it stays as the brokers have
     accepted it and their bounds were not read.
     """
     declared = member.declared.session_timeout_ms if member.declared is not None else None
@@ -471,10 +474,10 @@ def _session(context: Context, member: Member) -> int | None:
 
 
 def _next_list(facts: Facts) -> tuple[str, ...] | None:
-    """Return the assignor list of a restart without a configuration change; None: not known.
+    """Return the assignor list with which a member restarts if its configuration does not change.
 
     It is the list in the member's configuration file, else the list that the member is proven to
-    run.
+    run. None if neither is known.
     """
     declared = facts.member.declared
     if declared is not None and declared.list and declared.group_protocol != "consumer":

@@ -54,7 +54,7 @@ Actions = tuple[Advice, tuple[Advice, ...]]
 
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
-    """Return the list of the target assignor and the elected assignor, which is admitted now.
+    """Return a list of the target and the elected assignor, so that a join with it is admitted now.
 
     A plan to KIP-848 has no target assignor, so the list is the elected one alone. For Connect
     workers it has all protocols that the target value of connect.protocol offers.
@@ -66,9 +66,9 @@ def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
-    """Return the first action of a new plan, and the restarts that are not admitted yet.
+    """Return the advice on a new plan's first action, and on the restarts not admitted yet.
 
-    If the next step cannot start, the action is to resolve the reason.
+    If the next step cannot start, the first action is to remove the reason, such as a finding.
     """
     step = plan.step(plan.next_step)
     if step is None and plan.verdict is Verdict.DONE:
@@ -185,9 +185,10 @@ def _of_process(context: Context, made: Advice) -> Advice:
 
 
 def with_setting(made: Advice, step: Step) -> Advice:
-    """Return the advice with the change of `step` besides an assignor list, such as a new library.
+    """Return the advice `made`, with the setting that `step` changes other than an assignor list.
 
-    Advice that starts no member with that change is returned unchanged.
+    Such a setting is a new client library, for example. Advice that starts no member with it is
+    returned unchanged.
     """
     if made.action not in (Action.RESTART, Action.CUT_OVER, Action.START) or not step.config:
         return made
@@ -371,7 +372,8 @@ def _remedy(
     """Return the action that must come before `barred`, a restart that is not admitted.
 
     The group is Stable. `others` are the members that may be given the list `wide`. `by_lists` are
-    the coordinator's answers if every member had joined again with its whole list.
+    the answers that the coordinator would give if every member had joined again with its whole
+    list.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
@@ -400,7 +402,7 @@ def _remedy(
 
 
 def _or_not_loaded(context: Context, made: Advice) -> Advice:
-    """Return `made`, if possible with an alternative: state that no coordinator load happened.
+    """Return `made`, if possible with an alternative: to state that no coordinator load happened.
 
     The statement covers the time since the newest join that the logs show. It is offered only if
     the join time of every member is known and a member was restarted.
@@ -420,8 +422,8 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
 def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str]) -> Advice:
     """Return the advice for members whose clients are not known to start with the list `wide`.
 
-    If each client is known to reject the list, the advice is a new plan, else evidence of the
-    clients.
+    If every client is known to reject the list, it is to make a new plan, else to add evidence of
+    the clients.
     """
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
@@ -444,10 +446,10 @@ def restart_fix(
     change: str = "",
     then: str = "",
 ) -> str:
-    """Return the fix sentence that restarts `members`, if every restart is admitted.
+    """Return the fix that tells the user to restart `members`, if every restart is admitted.
 
     `change` is a sentence to put before it, `then` is text to add. If a restart is not admitted,
-    the sentence says not to restart that member, and why.
+    the fix says not to restart that member, and why.
     """
     refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
     if refusing:
@@ -467,22 +469,23 @@ def restart_fix(
 def cut_over_fix(
     context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
 ) -> str:
-    """Return the fix sentence that stops `members` together and then starts them.
+    """Return the fix that tells the user to stop `members` together and then start them.
 
-    If that start is not admitted, the sentence says not to do it, and why.
+    If that start is not admitted, the fix says not to do it, and why. `change` is a setting to
+    start them with.
     """
     return text.sentence(replace(cut_over_of(context, members, assignors), change=change, text=""))
 
 
 def cure_fix(context: Context) -> str:
-    """Return the fix sentence that makes the coordinator hold every whole list again (RB113)."""
+    """Return the fix that makes the coordinator hold every member's whole list again (RB113)."""
     return text.sentence(cure_of(context))
 
 
 def start_fix(context: Context, names: Sequence[str]) -> str:
-    """Return the fix sentence that starts clients outside the group with the elected assignor.
+    """Return the fix that tells the user to start the clients `names` with the elected assignor.
 
-    If no assignor is elected, the sentence says to wait.
+    They are not in the group. If no assignor is elected, the fix says to wait.
     """
     elected = context.memory.elected
     if elected is None:

@@ -36,7 +36,11 @@ _HEARTBEAT: Final = 3_000
 
 
 class PathStep(Record, frozen=True, kw_only=True):
-    """One roll-out of a path: the assignor list that it brings, and the lines that configure it."""
+    """One roll-out of a path.
+
+    `brings` is the assignor list that it gives to the members, `setting` the lines that configure
+    it.
+    """
 
     brings: str
     setting: tuple[str, ...] = ()
@@ -156,7 +160,7 @@ def _know_lists(one: Start, two: Start) -> bool:
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
-    """Return whether the client is known to support this list, and its product to accept it."""
+    """Return whether client and product are known to start with the assignor list `names`."""
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)

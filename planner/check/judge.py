@@ -70,8 +70,10 @@ WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
 
 class Stage(Record, frozen=True, kw_only=True):
-    """The group before, during or after the roll-out: the assignor it elects (None: none, or not
-    known) and the rebalance protocol it runs.
+    """The group before, during or after the roll-out.
+
+    `assignor` is the one that it elects (None: none, or not known), `protocol` the rebalance
+    protocol that it runs.
     """
 
     assignor: str | None
@@ -108,8 +110,8 @@ def judge(
 ) -> Judgement:
     """Return the outcome of this group's change when it is rolled out.
 
-    `kept` is file → reason why its consumers are not all known (empty: they are), for the files
-    that both versions have. `live` is the group as it runs, if it was read.
+    `kept` are the files that both versions have: file → reason why its consumers are not all known
+    (empty: they are). `live` is the group as it runs, if it was read.
     """
     world = replace(
         world,
@@ -221,7 +223,7 @@ def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
 def _answers(
     world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
-    """Yield the answers to every start with the change, at each moment of the roll-out."""
+    """Yield the answer to every start with the change, at each moment of the roll-out."""
     workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
     yield from _first(
         (
@@ -276,8 +278,8 @@ def _moments(
 ) -> Iterator[tuple[Context, tuple[Event, ...]]]:
     """Yield the group as it may be when a member of this consumer starts with the change.
 
-    Each item has the events of that start too. `asked` are the consumers whose members may have
-    started with their changes before.
+    Each item has the coordinator's events of that start too. `asked` are the consumers whose
+    members may have started with their changes before.
     """
     if live is None:
         for number, running in enumerate(dict.fromkeys(runnings(world, pair))):
@@ -305,10 +307,10 @@ def _moments(
 
 
 def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
-    """Yield a plan's verdict if a start changes its protocol, and brokers assign before or after.
+    """Yield a plan's verdict if a start moves to KIP-848 or KIP-1071, or away from KIP-1071.
 
-    They assign under KIP-848 and KIP-1071. A move from KIP-848 back to the classic protocol yields
-    nothing here: it is answered like any other start.
+    A move from KIP-848 back to the classic protocol yields nothing here: it is answered like any
+    other start.
     """
     for pair in world.changed:
         befores = world.befores if pair.ran is None else [pair.ran]
@@ -327,10 +329,10 @@ def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]
 
 
 def _beside(pair: Pair) -> list[Admission]:
-    """Return an additional answer if the group id changes, or a new group.instance.id is doubtful.
+    """Return one more answer if the group id changes, or if a new instance id is doubtful.
 
-    It is doubtful if no file shows the number of processes, or if it is a pod's name that changes
-    at each restart.
+    A new group.instance.id is doubtful if no file shows the number of processes, or if it is a
+    pod's name that changes at each restart. Otherwise the list is empty.
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload
@@ -483,8 +485,8 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
 def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
     """Return the coordinator's answer to the events of a start.
 
-    Without a live group the reason is worded by the files. A rejection that rests on an unknown
-    assignor name becomes cannot tell.
+    Unless the group is `live`, the reason is put in terms of the files. A rejection that rests on
+    an assignor name that is not known becomes cannot tell.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
     names = [

@@ -142,7 +142,11 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def writes_list(self) -> bool:
-        """Return whether the configuration sets the assignor list, or the brokers assign."""
+        """Return whether the configuration sets the assignor list, or no list is needed.
+
+        None is needed if the brokers assign (KIP-848, KIP-1071). Otherwise the client's default
+        counts.
+        """
         return bool(self.declared.list or self.declared.spelled) or self.protocol in BY_BROKERS
 
     @property
@@ -168,7 +172,7 @@ def start_of(file: str, library: Library) -> Start:
 
 
 def _unknown_list(start: Start) -> tuple[str, ...]:
-    """Return the assignor list of a client whose default is not known.
+    """Return the assignor list of a client whose default list is not known.
 
     It has the assignor that is first in every version's default list, if there is one, and a
     placeholder name for the rest. Equal inputs give equal placeholders.
@@ -181,7 +185,7 @@ def _unknown_list(start: Start) -> tuple[str, ...]:
 
 
 def is_open(name: str) -> bool:
-    """Return whether `name` is not the name that the client sends.
+    """Return whether `name` does not show the assignor name that the client sends.
 
     It is then a custom assignor's class, or the placeholder for an unknown list.
     """
@@ -241,8 +245,9 @@ def snapshots_of(
 ) -> list[GroupSnapshot]:
     """Return the group that `starts` make, once for each assignor that it may have elected.
 
-    Its members start with `laters` next. If the lists have no assignor in common, the only snapshot
-    has None. The brokers' settings are Kafka's defaults. A dynamic consumer has `copies` members.
+    Its members start with `laters` next. If the lists have no assignor in common, there is one
+    snapshot, without an elected assignor. The brokers' settings are Kafka's defaults. A dynamic
+    consumer has `copies` members.
     """
     members = [
         member
@@ -368,7 +373,7 @@ class GroupWorld(Record, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> tuple[Pair, ...]:
-        """Return the consumers whose next start changes."""
+        """Return the consumers whose start the change of the files alters, adds or removes."""
         return tuple(pair for pair in self.pairs if any(pair.changes()))
 
     @property
@@ -462,10 +467,10 @@ def _signs(one: Start, stay: Collection[object], *, moves: bool, new: bool) -> l
     """Return the keys by which a consumer is recognised in the other version, the surest first.
 
     A key that does not apply is None. `stay` has the (group, client) pairs that both versions have:
-    a manifest may name several libraries, and one that stays is not matched with another one.
-    `moves` allows another group in the other version. `new` is True for a start of the later
-    version. A start of a new Spring profile may match the start without a profile. A moved folder
-    usually keeps its own name, or the names of its files.
+    a manifest may name several libraries, and one that stays is not matched with another one. With
+    `moves` the consumer may be in another group in the other version. `new` is True for a start of
+    the later version. A start of a new Spring profile may match the start without a profile. A
+    moved folder usually keeps its own name, or the names of its files.
     """
     group, client, where = _group(one), one.client, one.declared.where
     own = one.declared.client_id, one.declared.instance_id
@@ -509,8 +514,8 @@ def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
     """Yield the combinations of starts that may run when a member of this consumer starts.
 
     The other consumers may be before, in the middle of, or after their change, because services are
-    rolled out in any order. The consumer's own starts come first: before its change, or in the
-    middle of it.
+    rolled out in any order. Each combination begins with the consumer's own starts: before its
+    change, or in the middle of it.
     """
     own, stages = _stages(pair), [_stages(one) for one in world.pairs if one is not pair]
     free = sum(len(each) > 1 for each in stages)
@@ -520,7 +525,11 @@ def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
 
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:
-    """Return the starts that a consumer runs before, in the middle of, and after its change."""
+    """Return the starts that a consumer runs before, in the middle of, and after its change.
+
+    In the middle, members of both starts run; a static member is one process, so it runs the
+    earlier start until the end. A consumer that does not change has one stage.
+    """
     one = () if pair.ran is None else (pair.ran,)
     two = () if pair.gone else (pair.start,)
     # A static member is one process: it is never in the middle.

@@ -217,9 +217,10 @@ def _why_both(context: Context) -> tuple[str, ...]:
 
 
 def refresh(context: Context, number: int) -> Step:
-    """Return the step that makes the coordinator learn every assignor list again (RB113).
+    """Return the step after which the coordinator holds every member's whole list again (RB113).
 
-    Its `target_list` is empty because no list changes.
+    A restart or a temporary member brings that about (`cure_of`). No list changes, so the step's
+    `target_list` is empty.
     """
     cure = cure_of(context)
     chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
@@ -257,7 +258,7 @@ def refresh(context: Context, number: int) -> Step:
 def drop_old(context: Context, number: int) -> Step:
     """Return the last bounce: every member drops the old assignor and keeps the target alone.
 
-    Members that a stop before it starts with the target alone have nothing left to do.
+    Members that an earlier stop starts with the target alone have nothing left to do.
     """
     names = (context.target,)
     rest = [facts for facts in context.ahead if not (context.split and facts in context.unmixable)]

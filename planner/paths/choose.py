@@ -75,18 +75,18 @@ def make_plan(
     before: GroupSnapshot | None = None,
     departed: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan of this group to `target`: cooperative, eager, consumer, streams, classic, an
-    assignor's name or the client library that replaces the members' own.
+    """Return the plan that leads this group to `target`.
 
-    `expect_members` is the number of members of the whole service. `families` is client id (or `*`)
-    → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
-    `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
-    members restart, for the cost; `pricing` is how much of that is rehearsed (None: no step has a
-    cost). `given` are the options of the command line, which every gate's command repeats.
-    `assumed` are sentences on assumed lists (groups/evidence/bounds.py); the plan records them.
-    `before` is set in a rollback: the group as it was before the plan that is rolled back. A group
-    without members starts with what it ran then. `departed` are the names of clients that the user
-    says left for good.
+    `target` is cooperative, eager, consumer, streams, classic, an assignor's name, or the client
+    library that replaces the members' own. `expect_members` is the number of members of the whole
+    service. `families` is client id (or `*`) → client family, assumed by the user where no evidence
+    proves one. `ignore` is rule id → reason. `made_at` defaults to the snapshot's time: equal input
+    gives an equal plan. `speed` is how fast members restart, for the cost; `pricing` is how much of
+    that is rehearsed (None: no step has a cost). `given` are the options of the command line, which
+    every gate's command repeats. `assumed` are sentences on assumed lists
+    (groups/evidence/bounds.py); the plan records them. `before` is set in a rollback: the group as
+    it was before the plan that is rolled back. A group without members starts with what it ran
+    then. `departed` are the names of clients that the user says left for good.
 
     Raises:
         NotPlannedError: this version plans no path to this target.
@@ -167,7 +167,7 @@ def make_plan(
 
 
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
-    """Return `plan` with its first action; it is not ready if that action is not admitted."""
+    """Return `plan` with its first action; the plan is not ready if that action is not admitted."""
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=replace(advice, step=plan.next_step), withheld=withheld)
     now = plan.step(plan.next_step)
@@ -235,7 +235,7 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 
 
 def _misnamed(context: Context) -> str:
-    """Return why no member can have the assignor that `--to` names; empty if one may."""
+    """Return why no member can have the assignor that `--to` names; empty if one may have it."""
     program = "Connect workers" if context.group.protocol_type == "connect" else ""
     if context.streams or context.group.type is GroupType.STREAMS:
         program = "a Kafka Streams program"
@@ -290,10 +290,11 @@ def _judged(
     findings: tuple[Finding, ...],
     ignore: Mapping[str, str],
 ) -> Step:
-    """Return `step` with the answer to its precondition, and its exit code if it is the next step.
+    """Return `step` with the answer to its precondition, and with its exit code.
 
-    The `exit_code` passed in is the path's own answer. A finding that the user ignores stays a no
-    in the precondition's answer, but does not count in the exit code.
+    The exit code is the plan's if the step is next. The `exit_code` passed in with `step` is the
+    path's own answer. A finding that the user ignores stays a no in the precondition's answer, but
+    does not count in the exit code.
     """
     narrows = path.name.reads_lists and step.id == context.narrow_step
     lists, own = Tri.YES, answer_of(step.exit_code)

@@ -79,9 +79,9 @@ def gate_of(
     """Return a step's gate: the command that checks it, and the state that the command `shows`.
 
     The command is `rebal verify` if there is a plan file, else `rebal plan-upgrade` on fresh
-    evidence. `needs` is the evidence that it needs. `holds` is today's answer and `aim` the step's
-    change. `by_hand` is what the operator must check where no evidence shows it; `rebal verify`
-    then accepts a confirmation. Each gate names the client metrics to watch.
+    evidence. `needs` is the evidence that the gate needs. `holds` is whether it holds now and `aim`
+    is the step's change. `by_hand` is what the operator must check if no evidence shows it; `rebal
+    verify` then accepts a confirmation. Each gate names the client metrics to watch.
     """
     confirm = (f"{by_hand}; then confirm it with --confirm",) if by_hand else ()
     return Gate(
@@ -95,7 +95,7 @@ def gate_of(
 
 
 def _metrics_lines(context: Context) -> tuple[str, ...]:
-    """Return the metrics to watch, by the clients in the group (Java's for an unknown client)."""
+    """Return sentences on the metrics to watch, by client (Java's for an unknown client)."""
     families = {context.client or facts.family for facts in context.members} or {None}
     workers = "connect" in families or context.group.protocol_type == "connect"
     others = sorted(filter(None, families - {*_JAVA, "librdkafka"}))
@@ -134,14 +134,19 @@ def everyone(context: Context) -> str:
 
 
 def back_goal(context: Context) -> str:
-    """Return the rollback's goal (`--to`): the old assignor, or its protocol if it is not known."""
+    """Return the value of `--to` that plans the rollback.
+
+    It is the old assignor or, if that is not known, its protocol.
+    """
     return context.keep or (COOPERATIVE if context.goal == EAGER else EAGER)
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:
-    """Return whether a gate holds now; no while an expected member is missing.
+    """Return whether a gate holds now.
 
-    `rest` are the members not proven done, `refuted` those proven not done.
+    `rest` are the members not proven done, `refuted` those proven not done. The answer is yes
+    without any of `rest`, no with one of `refuted` or while an expected member is missing, else
+    cannot tell.
     """
     if not context.missing and not rest:
         return Tri.YES
@@ -185,7 +190,7 @@ def _notes(
 ) -> Iterator[str]:
     """Yield notes for the configuration text: the client versions and settings that it needs.
 
-    With `narrows` an earlier step has upgraded the clients.
+    `key` is the client family. With `narrows` an earlier step has upgraded the clients.
     """
     known = classes_of(context.snapshot)
     yield from (
@@ -334,7 +339,7 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
 
 
 def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedCommand]:
-    """Yield the commands for restarting `rest` where members choose by assignor lists.
+    """Yield the commands for restarting `rest` in a group whose members choose by assignor lists.
 
     They switch the request log on and off if a restart can show an unknown list, and try the change
     on one pod of each Kubernetes workload.

@@ -251,7 +251,7 @@ def _down(context: Context) -> PlannedPath:
 def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
     """Return `path` with a last step that restores the version that instances ran in `before`.
 
-    Versions count only where they decide the protocol: below 2.4, and 4.0 or later.
+    There is such a step only if that version decides the protocol: below 2.4, or 4.0 or later.
     """
     below = {below_cooperative(before, facts) for facts in before.members}
     above = {above_eager(before, facts) for facts in before.members}
@@ -437,7 +437,7 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
 
 
 def _below(context: Context, answer: Tri) -> list[Facts]:
-    """Return the members that are (yes), are not (no) or may be (cannot tell) older than 2.4."""
+    """Return the members for which `answer` is the answer to whether they are older than 2.4."""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
 
 

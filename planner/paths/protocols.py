@@ -246,7 +246,11 @@ def _why(context: Context) -> tuple[str, ...]:
 
 
 def _server_side(context: Context) -> str:
-    """Return the coordinator's assignor: range if the plan sets it, else the group's or default."""
+    """Return the assignor by which the brokers assign after the move to KIP-848.
+
+    It is range if the group elected range, because the plan then asks for it. Otherwise it is the
+    group's own if the group uses KIP-848 already, else the brokers' default.
+    """
     if context.elected == "range":
         return "range"
     if context.group.type is GroupType.CONSUMER and context.group.assignor:
@@ -434,7 +438,7 @@ def _streams_step(context: Context) -> Step:
 
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:
-    """Yield commands that set on the streams group what instances set for themselves before."""
+    """Yield commands that set on the streams group what its instances set for themselves before."""
     # The brokers allow sessions of 45 to 60 s by default.
     session = min(60.0, max([45.0, *(waits(m).session for m in context.snapshot.members)]))
     of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))

@@ -433,7 +433,7 @@ _TOO_LONG: Final = 120.0
 
 
 class Rollout:
-    """A script that only restarts members, each batch once the group is at rest after the last.
+    """A script that only restarts members; each batch begins when the group is at rest.
 
     `seconds` is the estimated processor time to rehearse all restarts. If the script has other
     events, it is 0.0, and the script is never `too_long`: it is rehearsed completely.
@@ -447,7 +447,7 @@ class Rollout:
 
     @property
     def too_long(self) -> bool:
-        """True if rehearsing all restarts takes over 2 min of processor time, and a sample less."""
+        """True if rehearsing all takes over 2 min of processor time and some can be left out."""
         return self.seconds > _TOO_LONG and not self._chosen.whole
 
     def rehearse(

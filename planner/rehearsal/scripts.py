@@ -139,10 +139,10 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
 
 
 def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
-    """Return the scene with clients that are too old for the script's assignor lists upgraded.
+    """Return the scene without the versions of clients too old for the script's assignor lists.
 
-    The plan's step upgrades such clients in the restart that brings the list, so the scene drops
-    their versions. The second item says this as an assumption; it is empty if no client is too old.
+    Such a client then counts as new enough: the plan's step upgrades it in the restart that brings
+    the list. The second item says this as an assumption; it is empty if no client is too old.
     """
     lists = {event.assignors for event in script.events if event.assignors and not event.family}
     old = {}
@@ -156,7 +156,10 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
 
 
 def too_old(scene: Scene, script: Script) -> str:
-    """Return a message about the first step that clients too old for KIP-848 block, or ""."""
+    """Return why a step is blocked by clients that are too old for KIP-848; empty if none is.
+
+    The message is about the first such step of the script.
+    """
     here = [one.process for one in scene.running]
     old = [one.name for one in here if family(one.family).kip848(one.version) is Tri.NO]
     phase = ""

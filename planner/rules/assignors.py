@@ -276,8 +276,7 @@ def _next_starts(
     unsure: str,
     fix: Callable[[Sequence[str]], str],
 ) -> Findings:
-    """Yield a finding on each member that is, or may be, rejected at its next start by this
-    mistake.
+    """Yield a finding on each member whose next start is, or may be, rejected for `mistake`.
 
     The message ends with `sure` if the rejection is certain, else with `unsure`. `fix` makes the
     fix from the configured list.

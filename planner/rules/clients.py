@@ -165,7 +165,8 @@ def _next_starts(context: Context) -> Findings:
 def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Facts]) -> Finding:
     """Return the finding that asks which clients the `undecided` members run.
 
-    It decides which members must stop. `named` are proven to reject mixed lists.
+    Their clients decide which members must stop. `named` are the members proven to reject mixed
+    lists.
     """
     if named:
         what = (
@@ -534,7 +535,7 @@ def unreadable_bytes(context: Context) -> Findings:
 
 
 def _strict(facts: Facts) -> Tri:
-    """Return whether the client, as leader, needs the owned partitions of a v1 subscription."""
+    """Return whether the client, as leader, fails on a v1 subscription without owned partitions."""
     if facts.family is None:
         return Tri.CANNOT_TELL if set(facts.candidates) & set(_STRICT) else Tri.NO
     first = _STRICT.get(facts.family)

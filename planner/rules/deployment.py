@@ -253,7 +253,7 @@ _LASTS: Final = timedelta(minutes=10)
 
 
 def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Refusal, ...], str]]:
-    """Yield each static member whose instance id others lost to it (FENCED_INSTANCE_ID).
+    """Yield each static member that took its instance id from another process (FENCED_INSTANCE_ID).
 
     Each item is the member, the fenced processes (oldest first), and who was fenced by whom.
     `again` selects ids lost twice or more in the last ten minutes, else the others.
@@ -405,8 +405,8 @@ def endangering_step(one: Departed, context: Context) -> int | None:
     """Return the number of the step that gets this member's return rejected; None if no step does.
 
     The return is admitted after every step if its list holds the target. If it holds the old
-    assignor, it is admitted until a step brings the target alone; so may be a list that is not
-    known.
+    assignor, or is not known, a step that brings the target alone gets it rejected. Any other list
+    that is admitted now is rejected from step 1 on.
     """
     if (
         context.goal == CONSUMER
@@ -444,9 +444,9 @@ def said_of_all(gone: list[Departed], context: Context) -> str:
 
 
 def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCommand, ...]]:
-    """Return both answers on departed members, as a text and as commands.
+    """Return both possible answers on departed members, as a text and as commands.
 
-    The answers are that they belong to the service, and that they left for good.
+    One states that they belong to the service, the other that they left for good.
     """
     here, one = context.expected or len(context.members), len(gone) == 1
     names = [_name(each) for each in gone]

@@ -431,8 +431,7 @@ def rejected(context: Context) -> Findings:
 
 
 def _has_its_place(context: Context, one: Refusal) -> bool:
-    """Return whether the group is complete by the user's count, so the rejected client is not
-    missing.
+    """Return whether the group is complete, by the user's count, without the rejected client.
 
     No entry of a stopped member may count: the rejection must be older than the longest session,
     and than the join of every static member, whose session a rebalance begins anew (KIP-345).

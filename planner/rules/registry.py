@@ -144,7 +144,7 @@ def found(
     before_step: int | None = None,
     urgent: bool = False,
 ) -> Finding:
-    """Return a condition's finding; `Rule.check` adds the rule's id, severity and reference."""
+    """Return a finding of a rule; `Rule.check` adds the rule's id, severity and reference."""
     return Finding(
         rule="",
         severity=Severity.WARN,
@@ -334,8 +334,7 @@ def to_consumer(context: Context) -> bool:
 def to_or_from_consumer(context: Context) -> bool:
     """Return whether a plan is being made that moves between the classic protocol and KIP-848.
 
-    For a KIP-848 group the goal `cooperative` is no move back: the group already stops only what
-    moves.
+    For a KIP-848 group the goal `cooperative` is no move, because the group is incremental already.
     """
     return to_consumer(context) or (
         context.planning
@@ -364,7 +363,7 @@ def narrowing_step(context: Context) -> int | None:
 def unless_allowed(
     answer: Answer, fix: str, commands: Iterable[NamedCommand] = ()
 ) -> Iterator[Finding]:
-    """Yield a finding if the condition `answer` does not allow the path."""
+    """Yield a finding unless the condition `answer` allows the path."""
     if answer.allows is not Tri.YES:
         yield found(
             f"{answer.why}.",
@@ -414,10 +413,10 @@ def what_decides(context: Context, found: Sequence[Facts]) -> str:
 
 
 def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
-    """Return a command for each family that these members' client may be, which states that family.
+    """Return a command for each client family that these members may run, which states that family.
 
-    A command states more if the family's path asks for it: client version and unread settings in a
-    move to KIP-848, the agreed interruption if all members must stop.
+    A command also accepts the risks that a plan for this family needs: client version and unread
+    settings in a move to KIP-848, the agreed interruption if all members must stop.
     """
     unproven = [facts for facts in context.members if not facts.family_proven]
     made = []
@@ -445,7 +444,7 @@ def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...
 
 
 def _left(context: Context, found: Sequence[Facts]) -> dict[str, list[Facts]]:
-    """Return family → members that may run it, by all evidence including the bytes sent."""
+    """Return client family → members that may run it, by all evidence including the bytes sent."""
     by_family: dict[str, list[Facts]] = {}
     for facts in found:
         sent = excluded_by_bytes(facts.member.subscription, context.elected)

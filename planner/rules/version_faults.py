@@ -197,7 +197,10 @@ def _until(fault: Fault) -> str:
 def _upgrade(
     what: str, there: Iterable[Fault], known: FaultSet, newer: Callable[[Version], bool]
 ) -> str:
-    """Return the advice to use the first release without these faults; else the workaround."""
+    """Return the advice to upgrade to the first release without these faults.
+
+    If no release is known to be free of them, return the workaround.
+    """
     listed = list(there)
     fixes = {numbers(text) for f in listed if isinstance(f.fixed, tuple) for text in f.fixed}
     free = [

@@ -198,8 +198,9 @@ def _client(member: SeenMember) -> str:
 def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[list[datetime]]]:
     """Return a clause on the rebalances and rejoins that restarts do not explain, and their times.
 
-    The times are one list for the whole group, or one list for each client that keeps rejoining.
-    They are empty if restarts explain all. `expected` is the number of members.
+    `looks` are the looks to judge, oldest first, the present one last; `expected` is the number of
+    members. The times are one list for the whole group, or one list for each client that keeps
+    rejoining. If restarts explain all, there are no times.
     """
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
@@ -315,9 +316,10 @@ def _concerns(plan: Plan, finding: Finding, step: Step | None) -> bool:
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
-    """Return whether this finding forbids restarts because of `answer`.
+    """Return whether this finding blocks, is not ignored, and has the answer `answer`.
 
-    With the answer yes the finding is a danger; with cannot tell it is an open question.
+    Such a finding forbids restarts: with the answer yes it is a danger, with cannot tell an open
+    question. A finding with the trait `pending` counts as cannot tell, whatever its result.
     """
     if finding.ignored or finding.severity is not Severity.BLOCK:
         return False
@@ -337,10 +339,10 @@ def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
 class _Behind(NamedTuple):
     """An owned partition with lag, and what earlier looks show of its commits.
 
-    `owner` owns it now, `records` is its lag. `usual` is the longest time that the group was seen
-    to go without a commit. `since` is the first look that shows the committed offset as it is now;
-    `arrived`: records have arrived since. `moved` is the newest look that shows another committed
-    offset (None: no look does).
+    `owner` owns the partition now, `records` is its lag. `usual` is the longest time that the group
+    was seen to go without a commit. `since` is the first look that shows the committed offset as it
+    is now; `arrived` is True if records have arrived since that look. `moved` is the newest look
+    that shows another committed offset (None: no look does).
     """
 
     owner: Facts
@@ -352,7 +354,7 @@ class _Behind(NamedTuple):
 
     @property
     def patience(self) -> timedelta:
-        """Return how long its owner may commit nothing before it is a danger."""
+        """Return how long the owner may commit nothing before that is a danger."""
         timeouts = self.owner.member.timeouts
         poll = timedelta(milliseconds=(timeouts and timeouts.rebalance_ms) or 0)
         return min(LONGEST, max(STILL, 2 * poll, 2 * self.usual))
@@ -394,10 +396,11 @@ def _lag(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
 
 
 def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
-    """Return how long the end of the plan must wait for commits, as a clause, or None.
+    """Return until when the end of the plan waits for commits, as a clause; None if it need not.
 
-    Since the last gate holds, each owner must be seen to commit on each of its partitions that has
-    lag. `seen` are the earlier looks that succeeded, oldest first.
+    Since the last gate holds, each owner must be seen to commit, and recently, on each of its
+    partitions that has lag. A partition is not waited for if no record has arrived for `FRESH`.
+    `seen` are the earlier looks that succeeded, oldest first.
     """
     now, last = context.snapshot.captured_at, plan.steps[-1].id
     held = same_since(seen, now, lambda entry: entry.gate is Tri.YES and entry.step == last)
@@ -416,7 +419,7 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
 
 
 def not_judged(snapshot: GroupSnapshot) -> str | None:
-    """Return the sentence on the partitions whose lag is not known; None if there are none."""
+    """Return the sentence on owned partitions whose lag is not known; None if there are none."""
     known = {_place(one) for one in snapshot.lag if one.records is not None}
     unknown = sum(place not in known for member in snapshot.members for place in _places(member))
     said = (
@@ -473,7 +476,10 @@ def _usual(seen: Sequence[JournalEntry], context: Context) -> timedelta:
 
 
 def _committed(found: Mapping[Place, _Behind], what: str = "") -> str:
-    """Return `app-1 has committed orders-0, orders-1`; `what` stands before the partitions."""
+    """Return a clause on the owners' commits: `app-1 has committed orders-0, orders-1`.
+
+    `what` is text before the partitions, such as `nothing on `.
+    """
     names = sorted({one.owner.name for one in found.values()}, key=natural)
     labels = listed([f"{topic}-{number}" for topic, number in sorted(found)])
     return f"{listed(names)} {'has' if len(names) == 1 else 'have'} committed {what}{labels}"
@@ -494,8 +500,8 @@ _SECOND_ROUND: Final = timedelta(seconds=10)
 def without_owner(context: Context) -> tuple[str, ...]:
     """Return the partitions of subscribed topics that no member owns (`orders-0`).
 
-    Kafka's own assignors leave none. Empty if the group is not Stable, if its assignments are not
-    known, or if the elected assignor is not one of Kafka's.
+    Kafka's own assignors leave no such partition. Empty if the group is not Stable, if its
+    assignments are not known, or if the elected assignor is not one of Kafka's.
     """
     snapshot, group = context.snapshot, context.group
     online = group.type is GroupType.CONSUMER
@@ -525,8 +531,8 @@ def without_owner(context: Context) -> tuple[str, ...]:
 def owner_for(context: Context, entries: Sequence[JournalEntry]) -> Advice | None:
     """Return the advice for partitions without an owner; None if every partition has one.
 
-    The advice is a rebalance that assigns them. Until the members have been the same for 10 s, it
-    is to wait, because the second round of a COOPERATIVE rebalance may still come.
+    The advice is to start a rebalance, which assigns them. While the members have not been the same
+    for 10 s, it is to wait, because the second round of a COOPERATIVE rebalance may still come.
     """
     unowned = without_owner(context)
     if not unowned:

@@ -45,8 +45,8 @@ from rebal.planner.verification.journal import JournalEntry, PlanContext, assume
 class Proof(Record, frozen=True, kw_only=True):
     """One answer on whether a member has completed a step, and its reason.
 
-    `by_hand` (only with `cannot tell`): evidence may never show it, so the operator may check the
-    member and confirm it with `rebal verify --confirm`.
+    `by_hand` (only with `cannot tell`) is True if evidence may never show it, so that the operator
+    may check the member and confirm it with `rebal verify --confirm`.
     """
 
     done: Tri
@@ -226,8 +226,8 @@ def _worker(context: Context, step: Step, facts: Facts) -> Proof:
 def _offers_incremental(context: Context, facts: Facts) -> Tri:
     """Return whether this Connect worker offers an incremental protocol.
 
-    Workers elect the newest protocol that all of them offer. So where `default` is elected and all
-    other workers are known to offer more, this worker offers only `default`: the answer is no. That
+    Workers elect the newest protocol that all of them offer. If `default` is elected and all other
+    workers are known to offer more, this worker offers only `default`, so the answer is no. That
     includes a worker that is alone in its group.
     """
     answer = offers(context, facts, INCREMENTAL)
@@ -359,8 +359,8 @@ class AnswerLedger:
     def came_finished(self, step: Step, facts: Facts) -> bool:
         """Return whether this member may have started with its final list before `step` began.
 
-        This holds for clients that an earlier step stops and starts together, and that the other
-        steps leave out.
+        It may have if its member id is new since the start of an earlier step that stops and starts
+        some clients together, and if its client is one of these or is not known.
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]

@@ -57,9 +57,9 @@ class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
     `contradicted` are the steps whose confirmation by the operator is void, because evidence
-    overrules it. `partitions` is the number of partitions that it owned. `kept`: it kept partitions
-    when it joined, which stays true of its id. `assignors` and `software` are proven by evidence,
-    never assumed by the user.
+    overrules it. `partitions` is the number of partitions that the member owned. `kept` is True if
+    it kept partitions when it joined, which stays true of its id. `assignors` and `software` are
+    proven by evidence, never assumed by the user.
     """
 
     member_id: str
@@ -87,7 +87,7 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
-    """The operator's statement that `members` (ids) have completed `step` without evidence of it.
+    """The operator's statement that `members` (ids) have completed `step`, which no evidence shows.
 
     `list` is the assignor list that they run (empty: the step changes another setting). `by` is the
     operator's user name.
@@ -278,8 +278,8 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
 
     It did if a look shows that it owned partitions in the generation before it last joined, and its
     subscription says that it joined with none: a COOPERATIVE member names its owned partitions at
-    each join (KIP-429). A subscription without a generation counts as from the group's last one,
-    but only for a dynamic member, because a static one may be down.
+    each join (KIP-429). If its subscription names no generation, a dynamic member is taken to have
+    joined in the group's current one; a static member is not, because it may be down.
     """
     sent = member.subscription
     if member.ran is not None or sent is None or sent.owned_partitions is None or sent.owned_count:
@@ -315,9 +315,10 @@ def _key(one: Refusal) -> tuple[object, ...]:
 
 
 def _merged(known: Refusal, one: Refusal) -> Refusal:
-    """Return the rejection as this look shows it, completed by earlier looks.
+    """Return the rejection `one` of this look, completed by `known` from earlier looks.
 
-    They give the time when it was first shown, and how the client rejoined.
+    `known` gives the time at which the rejection was first shown and, if `one` does not show it,
+    how the client rejoined.
     """
     back = known if one.rejoined_as is None else one
     return replace(
@@ -346,9 +347,9 @@ def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
 def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntry]) -> Refusal:
     """Return the rejection, marked as resolved if its client has joined since.
 
-    It has if it has a member id that no look had up to the first look that showed the rejection; a
-    coordinator reload may bring an old id back. The new id is in the group, in a later look, or
-    only in this look's log, where the member joined and left between two looks.
+    The client has joined if it has a member id that no look had, up to the look that first showed
+    the rejection (a coordinator reload may bring an old id back). That id is in the group, in a
+    later look, or only in this look's log, if the member joined and left between two looks.
     """
     shown_at = one.shown_at or snapshot.captured_at
     if one.rejoined_as is not None or shown_at == snapshot.captured_at:
@@ -384,7 +385,7 @@ def known_before(
 
 
 def assumed(member: Member) -> bool:
-    """Return whether this member's list is assumed by the user."""
+    """Return whether this member's assignor list is the user's statement, not evidence."""
     return any(item.source is Source.ASSUMED for item in member.assignors.evidence)
 
 
@@ -485,13 +486,14 @@ def as_stated(
     given: Accepted | None,
     expect_members: int | None,
 ) -> tuple[Plan, GroupSnapshot, Accepted, int]:
-    """Return the plan, the snapshot, the user's statements and the number of members.
+    """Apply what the user stated to the plan and the snapshot.
 
+    Return the plan, the snapshot, all statements, and the number of members of the whole service.
     The statements are those of the plan, the journal and this command line together. Clients that
-    left for good are removed from the plan's baseline and from the snapshot. The snapshot's
-    departed members are those that may return and that the number of members does not count.
-    `entries` are the earlier looks, oldest first. `given` and `expect_members` are this command
-    line's.
+    left for good are removed from the plan's baseline and from the snapshot. The returned
+    snapshot's departed members are those that may return and that the number of members does not
+    count. `entries` are the earlier looks, oldest first. `given` and `expect_members` are this
+    command line's.
     """
     planned, given = plan.accepted, given or Accepted()
     accepted = Accepted(
@@ -517,7 +519,7 @@ def as_stated(
 
 
 def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Moment]:
-    """Return the name of each client that left for good → the time of that statement.
+    """Return the name of each client that left for good → the time of the user's statement.
 
     The statements are those of the plan and of its journal.
     """
@@ -528,7 +530,7 @@ def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Mom
 
 
 def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:
-    """Return the names of clients that were stated to have left for good but are members now."""
+    """Return the names of clients that are members now, although stated to have left for good."""
     known = {name for one in snapshot.members for name in (client_of(one), one.member_id)}
     return [name for name in departed if name in known]
 

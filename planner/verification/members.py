@@ -149,9 +149,9 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
-    """Return a note that a restarted member does not run the list of its configuration file.
+    """Return the note that a restarted member does not run the list that its file has.
 
-    Empty if its file does not name the step's list.
+    Empty if its configuration file does not have the list of `step`.
     """
     declared = facts.member.declared
     if declared is None or not step.target_list or declared.list != step.target_list:
@@ -165,8 +165,9 @@ def _against_its_file(step: Step, facts: Facts) -> str:
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
-    `not_restarted` are the members of `to_do` that are known only by their member id, which is
-    older than the step. `changed_since` are the members of `unknown` whose configuration file is
+    `done`, `to_do` and `unknown` are the members that have completed the step, have not, and may
+    have. `not_restarted` are the members of `to_do` that are known only by their member id, which
+    is older than the step. `changed_since` are the members of `unknown` whose configuration file is
     newer than their process. `by_hand` are the members of `unknown` for which only the operator can
     answer, and `by_hand_list` is the assignor list to confirm (empty: the step changes another
     setting). `vouched` are the members of `done` only because the user says so. `contradicted` are
@@ -319,10 +320,10 @@ def begun_step(
 
 
 def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]) -> str | None:
-    """Return the reason why the coordinator may reject every first restart of the next step.
+    """Return why the coordinator may reject the next step's first restart, of whichever member.
 
-    It concerns a next step that drops the old assignor. Return None for another step, or if a
-    restart of some member is admitted, because the step can then begin with that member.
+    That is asked only of a next step that drops the old assignor. Return None for another step, or
+    if some member's restart is admitted, because the step can then begin with that member.
     """
     later = plan.after(step)
     if later is None or not later.aim.leaves_old or not context.ahead:
@@ -353,10 +354,10 @@ def confirmable_list(step: Step) -> tuple[str, ...]:
 def not_confirmable(
     facts: Facts, step: Step, *, restarted: bool, opened: bool, newer: str | None
 ) -> str | None:
-    """Return why the operator cannot confirm this member's list in `step`; None where they can.
+    """Return why the operator cannot confirm this member's list in `step`; None if they can.
 
-    `restarted`: its member id is new. `opened`: a look at the beginning of the step shows which
-    member ids are new since. `newer` is the answer of `written_later`.
+    `restarted`: the member's id is new since the step began. `opened`: a look at the beginning of
+    the step shows which member ids are new since. `newer` is the answer of `written_later`.
     """
     names, declared = confirmable_list(step), facts.member.declared
     file = declared.evidence.detail if declared is not None else ""
@@ -405,8 +406,8 @@ def contrary_evidence(
 ) -> str | None:
     """Return the evidence that this member does not run exactly `names`; None if there is none.
 
-    `kept` names an earlier look that shows that it kept partitions when it joined. That stays
-    evidence, because the list of a member id never changes.
+    `kept` names an earlier look that shows that the member kept partitions when it joined (empty:
+    no look does). That stays evidence, because the list of a member id never changes.
     """
     member, known, told = facts.member, facts.member.assignors, context.runs(facts)
     protocols = {Tri.YES: RebalanceProtocol.COOPERATIVE, Tri.NO: RebalanceProtocol.EAGER}

@@ -79,7 +79,7 @@ class Look:
 
     @property
     def change(self) -> str:
-        """Return the setting for joining a group that has the step's new protocol, else empty."""
+        """Return the setting to join a group that has the step's new protocol; else empty."""
         changes = {
             (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None, self.step.config),
             (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
@@ -89,16 +89,15 @@ class Look:
 
     @property
     def starts_alike(self) -> bool:
-        """Return whether the group has no member and the step brings a setting that is no list."""
+        """Return whether the group has no member and the step brings a setting other than lists."""
         return not self.context.members and bool(self.step.config and not self.step.target_list)
 
     @property
     def others_stop_first(self) -> bool:
         """Return whether the running members must stop before any other member starts.
 
-        This applies only in a path that stops the whole group. They must while the cut-over is
-        advised and admitted, or if they still have the protocol or the client library that the step
-        ends, because the coordinator cannot see either in their lists.
+        They must only in a path that stops the whole group: while the cut-over is advised and
+        admitted, or if the step ends their protocol or library.
         """
         if not (self.open and self.open.to_do and self.plan.path.stops_the_group):
             return False
@@ -110,7 +109,7 @@ class Look:
         )
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
-        """Return the clients that should be in the group but are not, of this kind and doubt."""
+        """Return the outsiders of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
 
     def members(self, ids: Sequence[str]) -> list[Facts]:
@@ -143,7 +142,7 @@ Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
 
 
 def next_action(look: Look) -> Actions:
-    """Return the one thing to do from here, and the restarts that are withheld."""
+    """Return the advice on the next action, and the restarts that are not admitted yet."""
     found = next(filter(None, (candidate(look) for candidate in CANDIDATES)))
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made, withheld = _other_first(look, made) or (made, withheld)
@@ -172,10 +171,10 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
-    """Return whether the remedy `made` was carried out without effect: it only causes a rebalance.
+    """Return whether `made`, which only causes a rebalance, was carried out without effect.
 
-    Since a look that advised it, a temporary member has joined and left, or one process has
-    restarted, and all others are the same. If a look in between did not advise it, it counts as
+    It was if, since a look that advised it, a temporary member has joined and left, or one process
+    has restarted, and all others are the same. If a look in between did not advise it, it counts as
     new.
     """
     if not (made.recommended and made.changes_nothing):
@@ -233,7 +232,7 @@ def _instead(look: Look, made: Advice) -> Advice:
 
 
 def start_rejected(look: Look) -> Advice | None:
-    """Return the advice to start the rejected clients, with the missing members, or None."""
+    """Return the advice to start rejected and missing clients; None if no rejected one can."""
     rejected, context = look.out(OutsiderKind.REJECTED), look.context
     out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
     if not out or wait_for_stable(look) or look.starts_alike or look.others_stop_first:
@@ -251,7 +250,7 @@ def start_rejected(look: Look) -> Advice | None:
 
 
 def heed_danger(look: Look) -> Advice | None:
-    """Return the advice to restart nothing during a danger that no start ends, or None."""
+    """Return the advice to restart nothing in a danger that no start ends; None without one."""
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
@@ -263,7 +262,7 @@ def heed_danger(look: Look) -> Advice | None:
 
 
 def heed_finding(look: Look) -> Advice | None:
-    """Return the advice to stop or to make a new plan because of a blocking finding, or None."""
+    """Return the advice to stop or plan again for a blocking finding; None without one."""
     for finding in look.findings:
         if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
             stays = rules()[finding.rule].stays
@@ -274,10 +273,10 @@ def heed_finding(look: Look) -> Advice | None:
 
 
 def plan_again(look: Look) -> Advice | None:
-    """Return the advice that replaces a plan without steps whose goal is not reached, or None.
+    """Return the advice that replaces a plan without steps whose goal is not reached; else None.
 
-    It is to make a new plan if that plan has steps or is done. Otherwise it is the new plan's own
-    advice, or to wait for missing members (to COOPERATIVE or EAGER: see `start_missing`).
+    It is to make a new plan if the plan made now (`fresh`) has steps or is done. Otherwise it is
+    that plan's advice, or to wait for missing members (None: `start_missing` advises on them).
     """
     fresh, context = look.fresh, look.context
     if fresh is None or look.open is None:
@@ -291,7 +290,7 @@ def plan_again(look: Look) -> Advice | None:
 
 
 def start_missing(look: Look) -> Advice | None:
-    """Return the advice to start the missing members or to wait for them, or None."""
+    """Return the advice to start or await missing members; None if none is missing or may start."""
     context, step = look.context, look.step
     if look.open is None or look.others_stop_first or not context.missing:
         return None
@@ -312,7 +311,7 @@ def start_missing(look: Look) -> Advice | None:
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
-    """Return the lists for missing members of `step`; an empty one: each keeps its own list."""
+    """Return the lists for missing members of `step`; an empty list keeps each member's own."""
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
     # A restart of another step may have left it with a list that is not admitted now.
@@ -348,7 +347,7 @@ def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Ad
 def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
     """Return the start of clients that are out with the first list that is admitted now.
 
-    Where not all of them are admitted together, the first one starts alone.
+    If not all of them are admitted together, the first one starts alone.
     """
     context, step = look.context, look.step
     if not lists and not look.change:
@@ -389,10 +388,10 @@ def wait_for_stable(look: Look) -> Advice | None:
 
 
 def settle_rejection(look: Look) -> Advice | None:
-    """Return the advice that settles an open question on a rejected client, or None.
+    """Return the advice that settles a question on a rejected client; None if no question is open.
 
-    The question is when it was rejected, whether it belongs to the service, or whether the entry of
-    a stopped static member fills its place: it may be out although no member is missing.
+    The question is when it was rejected, whether it belongs to the service, or whether a stopped
+    static member, which still counts, hides that it is missing. It is asked when the gate holds.
     """
     if look.open is not None:
         return None
@@ -413,7 +412,7 @@ def settle_rejection(look: Look) -> Advice | None:
 
 
 def settle_question(look: Look) -> Advice | None:
-    """Return the advice to answer a question of a rule before a member is restarted, or None."""
+    """Return the advice to answer a rule's question before a restart; None if none is open."""
     asked = [
         one
         for one in look.findings
@@ -429,9 +428,10 @@ def settle_question(look: Look) -> Advice | None:
 
 
 def restart_next(look: Look) -> Actions | None:
-    """Return the advice to restart the step's next member, with the withheld restarts, or None.
+    """Return the advice to restart the step's next member, and the restarts not admitted yet.
 
-    If no member is left to restart, it is one whose configuration file is newer than its process.
+    The next member has not completed the step or, if all others have, its configuration file is
+    newer than its process. None if there is no such member, or if the step's gate holds.
     """
     now, step = look.open, look.step
     left = look.members(now.to_do or now.changed_since) if now is not None else []
@@ -470,7 +470,7 @@ def plan_for_kip848(look: Look) -> Advice | None:
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
-    """Return the advice to confirm by hand what no evidence shows, if nothing else is open."""
+    """Return the advice to confirm by hand what no evidence shows; None if more is unknown."""
     now = look.open
     if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
@@ -485,7 +485,7 @@ def confirm_by_hand(look: Look) -> Advice | None:
 
 
 def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who: str) -> Advice:
-    """Return the advice `made` with the step's restart as an alternative, if it is admitted."""
+    """Return `made` with a restart of `left` as an alternative, after `when`, if it is admitted."""
     restart, _ = step_action(look.plan, look.step, look.context, left, ignore=look.ignore)
     if not restart.recommended:
         return made
@@ -494,7 +494,7 @@ def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who
 
 
 def show_lists(look: Look) -> Advice | None:
-    """Return the advice to add evidence on members whose list is not known, or None."""
+    """Return the advice to add evidence on members without an answer; None if all have one."""
     now = look.open
     if now is None or not now.unknown:
         return None
@@ -516,10 +516,10 @@ def show_lists(look: Look) -> Advice | None:
 
 
 def begin_next_step(look: Look) -> Actions | None:
-    """Return the advice to begin the next step, with the withheld restarts, or None.
+    """Return the advice to begin the next step, and the restarts not admitted yet, or None.
 
-    The gate of the current step holds, or the next step drops the old assignor and an action that
-    it needs may be all that the gate lacks.
+    It may begin once the current gate holds, or earlier if it drops the old assignor and an action
+    that it needs may be all that this gate lacks. Otherwise None.
     """
     context, later = look.context, look.later
     at_odds = {None, *context.by_id} & {one.member_id for one in context.snapshot.contradictions}
@@ -559,7 +559,7 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
 
 
 def wait_for_commits(look: Look) -> Advice | None:
-    """Return the advice to wait at the end until owners with lag have committed, or None."""
+    """Return the advice to wait at the end for commits of owners with lag; else None."""
     reason = None if look.later or look.fresh else unread(look.plan, look.seen, look.context)
     return advised.wait(reason) if reason else None
 

@@ -57,9 +57,9 @@ class Doubt(StrEnum):
     """The reason why it is not known whether a client is out, or which client is.
 
     none: it is known to be out; time: a log shows that it was rejected, but not when; count: the
-    user did not give the number of members; entry: the entry of a stopped static member may fill
-    its place in the count; name: it is one of several clients, of which fewer are missing; past:
-    the group was complete since it was rejected, or its rejection is older than the plan.
+    user did not give the number of members; entry: a stopped static member, which still counts, may
+    hide that the client is missing; name: it is one of several clients, of which fewer are missing;
+    past: the group was complete since it was rejected, or its rejection is older than the plan.
     """
 
     NONE = "none"
@@ -77,9 +77,9 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     the list that was rejected, or that the missing member had (empty: not known); `error` is
     Kafka's name of the rejection. `takes_mixed`: its client starts with eager and cooperative
     assignors in one list. `since` is when it was rejected. `behind` are the static members that may
-    have stopped, so that their entry fills its place. `until` is when that doubt ends, or when the
-    given number of members shows that the client is not missing. `was_member`: it was a member
-    before, so it is missing.
+    have stopped and still count, so that no member seems to be missing. `until` is when that doubt
+    ends, or when the given number of members shows that the client is not missing. `was_member` is
+    True if it was a member before, so that it is missing.
     """
 
     kind: OutsiderKind
@@ -100,7 +100,7 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def label(self) -> str:
-        """Return the name with the address, which a static member does not need."""
+        """Return the name, with the address unless the client has an instance id."""
         known = not self.host or self.instance_id or self.name.endswith(f"({self.host})")
         return self.name if known else f"{self.name} ({self.host})"
 
@@ -112,7 +112,7 @@ def outsiders_of(
 
     Rejected clients that were members come before the others. A missing member that is also a
     rejected client is returned once, as rejected. `seen` are the earlier looks, oldest first.
-    `estimated`: no user gave the number of members.
+    `estimated` is True if no user gave the number of members.
     """
     left = {one.instance_id or one.client_id for one in context.snapshot.departed}
 
@@ -189,7 +189,7 @@ def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
 
 
 def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
-    """Return the missing member that this rejected client was, or None.
+    """Return the missing member that the rejected client `one` was; None if it was none of them.
 
     It has the same instance id, or, if there is none, the same client id; one at the same address
     is preferred.
@@ -238,12 +238,12 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
 
 
 def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Member]:
-    """Return the members of the last complete look that match no member of the group now.
+    """Return the members of the most complete earlier look that match no member of the group now.
 
-    A restarted member has a new member id. It is matched by instance id, then by client id and
-    host, then by client id, each member once; so of equal clients at other addresses, only their
-    number is known. If more are unmatched than are missing, they are matched by host alone too: it
-    counts last, because several processes of a service may share a host.
+    Empty if no member is missing. A restarted member has a new member id. It is matched by instance
+    id, then by client id and host, then by client id, each member once; so of equal clients at
+    other addresses, only their number is known. If more are unmatched than are missing, they are
+    matched by host alone too, only then because several processes of a service may share a host.
     """
     if not context.missing:
         return []
@@ -332,7 +332,7 @@ def _rejections(
 
 
 def _was_there(member: Member, one: Outsider) -> bool:
-    """Return whether this member had joined before the client was rejected.
+    """Return whether this member is known to have joined before the client was rejected.
 
     If so, it is another process than that client.
     """
@@ -344,11 +344,11 @@ def _settled(
 ) -> Iterator[datetime]:
     """Yield times; a client that was rejected before one of them is known to have rejoined.
 
-    Each time is that of an earlier look at a Stable group with no member missing, less the longest
-    session: no entry of a stopped member is older than that. The plan's baseline counts too, but
-    its number of members may include entries of static members that have left since, and of the
-    client itself. A group that rebalances proves nothing, because it still holds entries of members
-    that left.
+    Each time is that of an earlier look at a Stable group with as many dynamic members as are
+    expected, less the longest session: no entry of a stopped member is older than that. The plan's
+    baseline counts too, but its number of members may include entries of static members that have
+    left since, and of the client itself. A group that rebalances proves nothing, because it still
+    holds entries of members that left.
     """
     if (
         len(plan.baseline.members) >= (plan.expected_members or 0)
@@ -381,14 +381,15 @@ def _hidden_until(
     at: datetime,
     counted: int | None,
 ) -> tuple[datetime | None, tuple[str, ...]]:
-    """Return when stopped static members can no longer fill a rejected client's place, and who.
+    """Return when stopped static members can no longer hide that a client is missing, and who.
 
-    `at` is the time of the rejection. The names are those of the static members that were there
-    then. The time is None if no static member can fill its place: there is none, their sessions are
-    over, or the rejection was older than a session when the plan was made. A session is counted
-    from `at`, or from the oldest look since which the members, their number and the coordinator are
-    the same, if that is later: each completed rebalance (KIP-345) and each coordinator load
-    restarts it.
+    `at` is the time of the client's rejection, `counted` the number of members that the user gave.
+    A stopped static member counts until its session ends. The names are those of the static members
+    that were there at `at`. The time is None if no static member can hide it: there is none, their
+    sessions are over, or the rejection was older than a session when the plan was made. A session
+    is counted from `at`, or from the oldest look since which the members, their number and the
+    coordinator are the same, if that is later: each completed rebalance (KIP-345) and each
+    coordinator load restarts it.
     """
     static = [facts for facts in context.members if facts.static]
     lasts = longest_session(facts.member for facts in static)

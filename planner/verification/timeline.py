@@ -24,7 +24,7 @@ class Made(Record, frozen=True, kw_only=True):
 
 
 class Tenure(Record, frozen=True, kw_only=True):
-    """The time that one member id is in the group, from the first look with it to the last."""
+    """The time for which one member id is in the group, from the first look with it to the last."""
 
     member_id: str
     since: Moment
@@ -33,7 +33,10 @@ class Tenure(Record, frozen=True, kw_only=True):
 
 
 class MemberTimeline(Record, frozen=True, kw_only=True):
-    """One member of the service: its member ids one after another, each but the first a restart."""
+    """One member of the service during the roll-out.
+
+    `tenures` are its member ids, one after another: each but the first began with a restart.
+    """
 
     name: str
     host: str
@@ -41,7 +44,7 @@ class MemberTimeline(Record, frozen=True, kw_only=True):
 
     @property
     def made(self) -> dict[int, Made]:
-        """Return step → when it was first completed; only steps that the last id has completed."""
+        """Return step → when the member first completed it, for the steps done by its last id."""
         now = {made.step for made in self.tenures[-1].made}
         return {
             made.step: made
@@ -69,7 +72,7 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A whole roll-out; None: no look shows it.
+    """A whole roll-out, as its looks show it; None for what no look shows.
 
     `rebalances` is the growth of the group's generation between the looks.
     """

@@ -92,7 +92,7 @@ class NothingToConfirmError(RebalError):
 
 
 class AnsweredError(RebalError):
-    """A `--confirm` that evidence has answered, for or against it, or can still answer."""
+    """A `--confirm` of what evidence already shows or disproves, or could still show."""
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -289,9 +289,10 @@ def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
 
 
 def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
-    """Return the standing of a plan without steps, as if its goal were a step (0).
+    """Return the standing of a plan without steps, as a step 0 that asks for the plan's goal.
 
-    The gate holds if the plan and a plan made now, `fresh`, are both done.
+    Its gate holds if both `plan` and `fresh`, the plan that would be made now, are done. Otherwise
+    the gate's answer is cannot tell.
     """
     done = plan.verdict is fresh.verdict is Verdict.DONE
     left = plan.verdict is Verdict.DONE
@@ -309,8 +310,8 @@ def _config(
 ) -> tuple[Setting, ...]:
     """Return the configuration for the advised members, if the advice carries out a step.
 
-    It is that of their client families if all are proven, else that of all families. Empty for
-    another advice: a restart that prepares the step, or a start of a rejected client, has another
+    It is that of their client families if all are proven, else that of all families. Empty for any
+    other advice: a restart that prepares the step, or a start of a rejected client, has another
     list, and a missing member may start with its current list.
     """
     step = plan.step(advice.step)
@@ -484,8 +485,9 @@ def entry_of(
 
 
 def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> tuple[str, ...]:
-    """Return the notes of this look: `said`, the doubts on plan and journal, the snapshot's.
+    """Return the notes of this look.
 
+    They are the texts in `said`, the doubts about plan and journal, and the snapshot's own notes.
     `late` is the number of journal entries that are later than this look.
     """
     age = snapshot.captured_at - plan.baseline.captured_at

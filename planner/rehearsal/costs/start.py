@@ -55,10 +55,11 @@ _T = TypeVar("_T")
 
 
 class Pricing:
-    """Setting for the rehearsals that price a plan's steps: complete or rough.
+    """How the costs of a plan's steps are computed: by complete rehearsals or rough ones.
 
-    With `rough` one restart of a step stands for all of them, at one pace and without a worst case.
-    Groups that share a rough pricing share the figures of roll-outs of equal shape (`shape_of`).
+    With `rough` one restart of a step is rehearsed for all of them, at one pace and without a worst
+    case. Groups that use the same rough `Pricing` share the figures of one rehearsal if their
+    roll-outs have the same key (`shape_of`).
     """
 
     def __init__(self, *, rough: bool = False) -> None:
@@ -79,7 +80,8 @@ FULL: Final = Pricing()
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
     """Yield the paces to compare: how many processes restart at a time, and the pace's name.
 
-    They are one by one, `asked` at a time, and all `count` at once.
+    They are one by one, `asked` at a time (the batch size of the plan's `Speed`), and all at once.
+    `count` is the number of processes.
     """
     yield 1, "one by one"
     if 1 < asked < count:

@@ -77,8 +77,8 @@ _MOST: Final = 500_000
 class Paced(NamedTuple):
     """Cost of restarts at one pace, such as one by one.
 
-    `stopped` counts the times that a partition loses its owner, over all rebalances. `rehearsed` of
-    `batches` batches were rehearsed, in a group in which one member stands for `share` members.
+    `stopped` counts the times that a partition loses its owner, over all rebalances. Of `batches`
+    batches only `rehearsed` were simulated, with one member for `share` real ones.
     """
 
     pace: Pace
@@ -215,7 +215,7 @@ class RehearsedRoll:
     def _run(
         self, cut: Sequence[tuple[str, ...]], begin: int, killed: bool, *, last: bool = True
     ) -> Measures:
-        """Rehearse batches from `begin` on; return their measures, or (`last`) the last batch's."""
+        """Rehearse `cut[begin:]`; return the measures of these batches, or (`last`) of the last."""
         scene = self._start.scene([*chain(*cut[:begin])], killed)
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[ScriptEvent] = []

@@ -120,16 +120,18 @@ class Chance:
         return math.ceil(heartbeat / _TICK - _DRIFT) * _TICK * (1 + self._random.random() * _DRIFT)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
-        """Return the time of a member's first poll after its heartbeat at `beat` finds a rebalance.
+        """Return when a member first polls after its heartbeat at `beat` has found a rebalance.
 
-        It polls every `every` seconds; 0 for clients that join again without a poll.
+        `every` is the seconds between its polls. It is 0 for clients that join again without a
+        poll.
         """
         return beat + self._random.random() * every if every else beat
 
     def last_beat(self, member_id: str, usual: float, session: float) -> float:  # noqa: ARG002
         """Return the time of the last heartbeat of a member that ends.
 
-        `usual` is that time by the member's heartbeat interval.
+        `usual` is that time by its heartbeat interval. A recording computes it from the end of the
+        member's session, which lasts `session` seconds.
         """
         return usual
 

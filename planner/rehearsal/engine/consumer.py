@@ -84,10 +84,10 @@ class Consumer(SimulatedMember):
         self._join()
 
     def enforce_rebalance(self) -> bool:
-        """Rejoin at the next poll (KIP-568), and return whether the member joins again.
+        """Request a rebalance (KIP-568): join again at the next poll, and revoke nothing before.
 
-        Nothing is revoked before that poll. It returns False while a join is under way, or if the
-        process has ended. A member that is not in the group joins again anyway.
+        Returns False, and does nothing, if the process has ended or a join is under way. Otherwise
+        the result is True. A member that is not in the group joins again anyway.
         """
         if not self.alive or self._joining:
             return False

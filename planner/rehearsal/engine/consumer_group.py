@@ -484,9 +484,10 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         self._fence(member, f"a member was removed: {why}")
 
     def _expect(self, member: ReconcilingMember, to: str) -> None:
-        """Start the member's rebalance timeout, after which the member is removed.
+        """Start the member's rebalance timeout, at whose end the member is removed.
 
-        `to` is the action that the member must take before (revoke or join).
+        `to` is what it has to do before that: `revoke` (release partitions) or `join` (send a
+        JoinGroup).
         """
         member.late.after(member.rebalance, self._too_late, member, f"it did not {to} in time")
 

@@ -59,9 +59,10 @@ class ClassicTable(MemberTable[ClassicMember]):
         member.request, member.joining = request, True
 
     def admits(self, assignors: tuple[str, ...]) -> bool:
-        """Return whether one of `assignors` is in every remembered assignor list.
+        """Return whether one of `assignors` is in the assignor list of every member.
 
-        The remembered list of the joining member itself counts too.
+        A list is the one that the coordinator has stored; for a member that joins again it is its
+        earlier list.
         """
         if self._lists is None:
             self._lists = frozenset(member.request.assignors for member in self.values())
@@ -90,7 +91,10 @@ class ClassicTable(MemberTable[ClassicMember]):
         return joins or sum(member.joining for member in self.values()) < most
 
     def next_leader(self, leader: str | None) -> str | None:
-        """Return `leader` if it has joined again, else the first member in the table that has."""
+        """Return `leader` if it has joined again, else the first member in the table that has.
+
+        None: no member has joined again.
+        """
         now = self.get(leader or "")
         if now is not None and now.joining:
             return leader

@@ -28,9 +28,8 @@ from rebal.planner.rehearsal.engine.memory import JoinRequest
 def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
     """Return the member as the leader reads it; an EAGER member joins without partitions (KIP-429).
 
-    The user data is computed by the assignor from the member's last assignment. Kafka's own
-    assignors compute it when they assign; `sticky` computes it from `owned`, which an EAGER member
-    therefore keeps here.
+    A custom assignor makes the member's user data here. Kafka's own assignors make it when they
+    assign: `sticky` makes it from `owned`, so with `sticky` an EAGER member keeps `owned` here.
     """
     if isinstance(assignor, KafkaAssignor):
         forgets = eager and member.owned and assignor.name != "sticky"

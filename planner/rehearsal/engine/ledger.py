@@ -163,7 +163,10 @@ class Ledger:
                 )
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
-        """Record that `owner` is past its session or poll timeout, or (`over`) is no longer."""
+        """Record that `owner` is past its session or poll timeout.
+
+        With `over`, record that it is not any more, because it has dropped its partitions.
+        """
         for share in self._partitions:
             if len(share.owners) > 1 and owner in share.owners:
                 self._close_overlap(share, now)

@@ -94,9 +94,10 @@ def refusal(process: Process) -> str:
 
 
 def fixed_protocol(process: Process, own: Protocols) -> RebalanceProtocol | None:
-    """Return the rebalance protocol that the client fixes when it is built.
+    """Return the rebalance protocol that a client chooses from its own list when it is created.
 
-    None if the elected assignor decides. `own` has the protocols of custom assignors, by name.
+    None: the client does not choose, because the elected assignor decides. `own` has the protocols
+    of custom assignors, by name.
     """
     if process.family == "connect" or family(process.family).follows_vote:
         return None
@@ -202,7 +203,7 @@ class Surroundings(Protocol):
         """Record the event `what` of a member at the current time."""
 
     def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
-        """Record that a member has something under way (`moving`), or is at rest again."""
+        """Record that a member has something under way (`moving` True), or is at rest (False)."""
 
 
 class SimulatedMember(ABC):
@@ -248,7 +249,7 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def enforce_rebalance(self) -> bool:
-        """Ask for a rebalance (KIP-568), and return whether the member joins again."""
+        """Request a rebalance (KIP-568); return False if the client ignores it, else True."""
 
     @abstractmethod
     def commit(self) -> Error:
@@ -260,7 +261,7 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Send the next heartbeat, because it will find something new."""
+        """Send the next heartbeat when it is due, because it will find something new."""
 
     def stop(self) -> None:
         """Close cleanly: revoke all partitions, and leave the group if the client does that."""
@@ -363,9 +364,10 @@ class SimulatedMember(ABC):
         return frozenset(numbers[pair] for pair in pairs if pair in numbers)
 
     def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
-        """Release `partitions`; return the listener's `took` seconds, or 0.0 if there are none.
+        """Release `partitions`; return the seconds that the listener callback takes.
 
-        `kind` is the latency metric that counts the callback.
+        They are `took`, or 0.0 without partitions, for which there is no callback. `kind` is the
+        latency metric that counts the callback.
         """
         if not partitions:
             return 0.0

@@ -110,17 +110,17 @@ class BeatAnswer(NamedTuple):
 
 
 class Client(Protocol):
-    """Interface of a member's process to its coordinator."""
+    """Interface by which a coordinator calls a member's process."""
 
     def wake(self) -> None:
-        """Signal that the next heartbeat will find something new.
+        """Tell the process that the member's next heartbeat will find something new.
 
         Heartbeats that would find nothing new are not simulated.
         """
 
 
 class ClassicClient(Client, Protocol):
-    """The process of a member that speaks the classic protocol."""
+    """Interface by which a coordinator calls a process that speaks the classic protocol."""
 
     @property
     def skips_assignment(self) -> bool:
@@ -426,7 +426,7 @@ class MovingCoordinator(ABC, Generic[_M]):
         return len(self._members)
 
     def lists(self) -> dict[str, tuple[str, ...]]:
-        """Return the remembered assignor list of each member with the classic protocol."""
+        """Return the stored assignor list of each classic-protocol member, by member id."""
         return {
             id_: member.request.assignors
             for id_, member in self._members.items()

@@ -254,7 +254,10 @@ class World:
             self._note_silent(consumer)
 
     def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
-        """Record that a member has something under way (`moving`), or is at rest again."""
+        """Record that a member has something under way (`moving` True), or is at rest (False).
+
+        A rebalance of a KIP-848 group ends here if it waits until all members are at rest.
+        """
         if moving:
             self._moving.add(consumer)
         else:
@@ -390,7 +393,7 @@ class World:
     def _close(self, number: int) -> None:
         """End the rebalance `number` (counted from 1; 0 is none), and set its partition counts.
 
-        They count since the end of the rebalance before.
+        The counts are those since the end of the previous rebalance.
         """
         if number and self.rebalances[number - 1].ended is None:
             self._taking_over = False

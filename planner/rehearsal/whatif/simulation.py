@@ -456,7 +456,11 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
 
 
 def _topic_spreads(start: Spec, made: Walk, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
-    """Return each topic's balance over its subscribers and other members that own some of it."""
+    """Return, for each topic, the fewest and the most partitions of a member before and after.
+
+    The members are the topic's subscribers and all others that own some of it. A topic without such
+    members is left out.
+    """
     spec, counts = made.group.spec, made.group.spec.partitions
     states = [
         (owners.by_topic, _takers((numbers[member.member_id], member) for member in of.members))
