@@ -76,8 +76,9 @@ _OF_ITSELF: Final = (".yaml", ".yml")
 class CheckedVersion(Record, frozen=True, kw_only=True):
     """One version of a checked repository: its files, and the consumer starts that they declare.
 
-    `notes` are (file, note) pairs on configuration files, `unread` are those on build manifests.
-    File names are relative to the folder of the version.
+    `notes` are (file, note) pairs on configuration files; `unread` are such pairs on build
+    manifests: a file that cannot be read, a version that is not clear. File names are relative to
+    the folder of the version.
     """
 
     tree: Tree
@@ -86,7 +87,7 @@ class CheckedVersion(Record, frozen=True, kw_only=True):
     unread: tuple[tuple[str, str], ...]
 
     def text(self, file: str) -> str:
-        """Return the text of a file; empty where it is missing or no text."""
+        """Return the text of a file; empty if it does not exist or is not text."""
         with suppress(OSError):
             return read_text(self.tree.root / file)
         return ""
@@ -236,8 +237,8 @@ def _file_of(where: str, names: Collection[str]) -> str:
 def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
     """Yield (file, note) for each changed file that may alter a consumer start in an unknown way.
 
-    The readers do not understand a text in it that may set the consumer's assignor list, group or
-    protocol.
+    Such a file contains a text that may set a consumer's assignor list, group or protocol, and that
+    the readers do not understand.
     """
     changed = {
         file: (was, now)
@@ -335,7 +336,11 @@ def _sets(names: Collection[str], text: str) -> bool:
 def _line(
     change: StartChange, group_id: str | None, one: CheckedVersion, two: CheckedVersion
 ) -> int:
-    """Return the line number of the changed setting that is nearest to the group's id; 0: none."""
+    """Return the line number of the setting that `change` is about; 0 if no line shows it.
+
+    If several lines show it, the one nearest to a line with the group's id is returned. If no line
+    names the setting, it is a line with the group's id or with the new version.
+    """
     text, version = two.text(change.file) or one.text(change.file), change.after.rpartition(" ")[2]
     worker = "connectprotocol" in re.sub("[^A-Za-z0-9]", "", text).lower()
     letters = {
@@ -350,7 +355,7 @@ def _line(
 
 
 def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
-    """Return the starts with their client libraries, and one start for each library left over."""
+    """Return the starts with their client libraries, and a start per library that none uses."""
     by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
     for one in libraries:
         by_folder[PurePosixPath(scope_of(one.where))].append(one)
@@ -404,9 +409,9 @@ def _near(
 
 
 def _together(near: Sequence[Library]) -> Library:
-    """Return one library from several facts about it, such as its package and its product.
+    """Return one library made of several facts about it, such as its package and its product.
 
-    A version that is written for the client library beats the version that a product brings.
+    A version that is given for the client library itself is preferred to the one of the product.
     """
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)

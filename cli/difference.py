@@ -60,11 +60,11 @@ class SideDocument(Document, frozen=True, kw_only=True):
 
 
 class DiffDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.diff/1`; `found` is false where nothing differs.
+    """The body of `rebal.diff/1`; `found` is false if nothing differs.
 
-    `unchanged` counts the members that are the same on both sides, `not_compared` those in both
-    whose assignor list one side does not know. `drift` is what has changed since a plan was made,
-    as `rebal verify` reports it.
+    `unchanged` counts the members that are the same on both sides. `not_compared` counts the
+    members on both sides whose assignor list is not known on one of them. `drift` is what has
+    changed since a plan was made, as `rebal verify` reports it.
     """
 
     before: SideDocument
@@ -99,7 +99,11 @@ class Side(NamedTuple):
 
 
 def is_plan(path: Path) -> bool:
-    """Return whether the file holds a plan; raise FileError where it cannot be read."""
+    """Return whether the file holds a plan.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
     return _PLAN.search(read_text(path)[:_HEAD]) is not None
 
 

@@ -63,7 +63,10 @@ class _Interrupt:
         raise KeyboardInterrupt
 
     def unraisable(self, problem: Any) -> None:
-        """End the process if Python drops a KeyboardInterrupt, as one raised in `__del__`."""
+        """End the process if Python dropped a KeyboardInterrupt, such as one raised in `__del__`.
+
+        Python calls this for each exception that it cannot raise; others are reported as usual.
+        """
         if issubclass(problem.exc_type, KeyboardInterrupt):
             self.stop()
         sys.__unraisablehook__(problem)
@@ -82,7 +85,7 @@ class _Interrupt:
 
 
 def _open_standard_streams() -> None:
-    """Open each standard stream that the caller closed (`>&-`), to keep its descriptor from files.
+    """Open each standard stream that the caller closed (`>&-`): no file may get its descriptor.
 
     A closed stdout is opened for reading only, so a write to it fails and is reported. What is
     written to a closed stderr is dropped.

@@ -76,10 +76,10 @@ def as_usage(kind: type[RebalError]) -> Iterator[None]:
 
 
 def refuse(cases: Mapping[str, object]) -> None:
-    """Check that options fit each other; `cases` is error message → True if it applies.
+    """Raise the first error that applies; `cases` is error message → a true value if it applies.
 
     Raises:
-        UsageError: the first message that applies.
+        UsageError: one of the messages applies.
     """
     for answer, wrong in cases.items():
         if wrong:

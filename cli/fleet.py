@@ -61,10 +61,9 @@ _MINUTE: Final = 60_000_000
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """A rate per hour before the earlier scan and since, and two estimates of the variance.
+    """A rate per hour before the earlier scan and since, and two variances of the difference.
 
-    The variance is that of the difference: `own` is estimated from each side's own events, `common`
-    from the events of both sides together.
+    `own` is estimated from each side's own events, `common` from the events of both sides together.
     """
 
     before: float
@@ -110,6 +109,8 @@ class NoTrend(Record, frozen=True, kw_only=True):
 
 def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) -> Trend | NoTrend:
     """Return the change of the group's rebalances and downtime since an earlier scan.
+
+    The result is a NoTrend with the reason if the two scans cannot be compared.
 
     Args:
         history: The group in the later scan.
@@ -489,10 +490,10 @@ def _ready(plan: Plan, history: GroupHistory) -> Readiness:
 
 
 class _Compared(Record, frozen=True, kw_only=True):
-    """The groups as an earlier scan saw them, for a comparison.
+    """The earlier scan that the groups are compared with.
 
-    `manifest` is None if no earlier scan can be read. `scanned` is set if verdicts are compared
-    too.
+    `manifest` is None if no earlier scan can be read. `standings` is group → its state at the end
+    of that scan. `scanned` are the groups as that scan saw them (None: verdicts are not compared).
     """
 
     manifest: Manifest | None = None
@@ -500,7 +501,10 @@ class _Compared(Record, frozen=True, kw_only=True):
     scanned: ScannedGroups | None = None
 
     def trend(self, history: GroupHistory) -> Trend | NoTrend | None:
-        """Return the change since the earlier scan; None for a deleted group, or without a scan."""
+        """Return the group's change since the earlier scan, or the reason why it is not known.
+
+        Return None if the group was deleted, or if no earlier scan can be read.
+        """
         if self.manifest is None or history.is_deleted:
             return None
         until = self.manifest.observed_until

@@ -58,7 +58,10 @@ class LazyGroup(TyperGroup):
     """A command group that suggests the nearest names for an unknown command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name and command that the first word names, and the words after it."""
+        """Return the name and the command that the first of `args` names, and the other `args`.
+
+        A name that is not known ends the command line with an error that names the nearest ones.
+        """
         name = args[0]
         if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
             ctx.fail(f"there is no command {name}.{did_you_mean(name, self.commands)}")
@@ -88,11 +91,11 @@ class LazyCommand(TyperCommand):
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with each parameter that is a record of options replaced by its options.
+    """Return `command` with each parameter that is a record of options replaced by its options.
 
-    typer needs each option as a parameter. A record of options is a dataclass. A parameter
-    annotated with `Annotated[Record, "name"]` leaves out the option `name`, which keeps its
-    default.
+    typer needs each option as a parameter of its own. A record of options is a dataclass. If a
+    parameter is annotated with `Annotated[Record, "name"]`, its option `name` is left out and keeps
+    its default.
     """
     own = signature(command, eval_str=True).parameters
     records = {name: _record_of(one.annotation) for name, one in own.items()}
@@ -111,9 +114,9 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _record_of(annotation: Any) -> tuple[Any, list[Parameter]]:
-    """Return a parameter's record of options (a dataclass) and its options as parameters.
+    """Return the class in a parameter's annotation, and its options as parameters.
 
-    The options are empty if the parameter is not a dataclass.
+    There are options if the class is a record of options: a dataclass.
     """
     record, *left_out = get_args(annotation) or [annotation]
     if not is_dataclass(record):
@@ -138,7 +141,7 @@ class GreedyCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words, with an option before each of its values, and empty values filled in."""
+        """Parse `args`; before, repeat options with several values and fill in empty values."""
         bare = {
             name
             for param in self.params
@@ -171,7 +174,7 @@ class GreedyCommand(TyperCommand):
 
 
 def _filled(args: Sequence[str], bare: Collection[str]) -> Iterator[str]:
-    """Yield the words, with an empty value after each option of `bare` that has no value."""
+    """Yield the words, with an empty word after each option in `bare` that has no value."""
     for arg, following in zip_longest(args, args[1:]):
         yield arg
         if arg in bare and (following is None or following.startswith("-")):

@@ -32,8 +32,8 @@ _STDIN: Final = "-"
 def kept_plan(context: typer.Context, name: str) -> str:
     """Make the options that the plan was made with the defaults of this command; return `name`.
 
-    `name` is the plan's file. The plan becomes the context's object. This is the callback of the
-    argument PLAN, which is read before the options.
+    `name` is the plan's file. typer calls this function for the argument PLAN, before it reads the
+    options. The plan becomes `context.obj`.
     """
     if context.resilient_parsing:
         return name
@@ -104,9 +104,9 @@ class Assumptions:
     ] = None
 
     def accepted(self, reasons: Sequence[str] | None) -> "Accepted":
-        """Return the stated client families, ignored rules and departed clients.
+        """Return what these options state: client families, ignored rules and departed clients.
 
-        `reasons` are the texts of --reason, for the ignored rules.
+        `reasons` are the texts of --reason: one for each ignored rule, or one for all.
 
         Raises:
             UsageError: no such family or rule, or a reason is missing.
@@ -128,10 +128,10 @@ class Assumptions:
 
 
 def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
-    """Return rule id → reason for the options --ignore and --reason.
+    """Return rule id → reason, from the values of --ignore and --reason.
 
     Raises:
-        UsageError: no such rule, or a reason is missing.
+        UsageError: there is no such rule, or a reason is missing.
     """
     if not ids and not reasons:
         return {}
@@ -159,9 +159,9 @@ KeptPlan = Annotated[
 
 
 def _from(folder: Path, value: str | list[str]) -> Any:
-    """Return a kept path (or list of paths) with `folder` in front; None for standard input.
+    """Return a path (or list of paths) that a plan keeps, with `folder` in front.
 
-    A URL is returned unchanged.
+    A URL is returned unchanged. Standard input (`-`) gives None, and is left out of a list.
     """
     if isinstance(value, list):
         return [_from(folder, each) for each in value if each != _STDIN] or None
@@ -175,7 +175,7 @@ def is_typed(context: typer.Context, name: str) -> bool:
 
 
 def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
-    """Return the words of the options `names` that the user typed, without secrets."""
+    """Return those of the options `names` that the user typed, as words without secrets."""
     words: list[str] = []
     for param in context.command.params:
         if param.name not in names or not is_typed(context, param.name):
@@ -191,16 +191,17 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
 
 
 def piped(context: typer.Context) -> tuple[str, ...]:
-    """Return the words of the typed log options that read standard input; no plan keeps them."""
+    """Return the typed log options that read standard input, as words; no plan keeps them."""
     values = ((name, context.params.get(name) or ()) for name in _LOGS)
     return typed(context, *(name for name, paths in values if _STDIN in map(str, paths)))
 
 
 def reaching(context: typer.Context, connection: Connection) -> Connection:
-    """Return the connection, with the plan's environment variables that are missing here.
+    """Return the connection; its `missing` are the environment variables that it lacks here.
 
-    They are variables that the plan's connection needs and that are not set. If a connection option
-    was typed, none is needed. If typed options name brokers, the kept `bootstrap` is dropped.
+    These are the variables that the kept plan's connection needs and that are not set. If the user
+    typed a connection option, none is needed. If typed options other than -b name the brokers, the
+    kept `bootstrap` is dropped.
     """
     if context.obj is None or any(is_typed(context, name) for name in CONNECTION):
         return replace(connection, bootstrap=None) if _names_brokers(context) else connection
@@ -217,7 +218,7 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
 
 
 def _names_brokers(context: typer.Context) -> bool:
-    """Return whether typed options other than -b name the brokers, which replaces the plan's."""
+    """Return whether typed options other than -b name the brokers and so replace a plan's."""
     if context.obj is None or is_typed(context, "bootstrap"):
         return False
     from rebal.inspectors.connection.config import names_brokers

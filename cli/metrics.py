@@ -164,7 +164,8 @@ _LOOPBACK: Final = "127.0.0.1"
 class LakeMetrics:
     """The metrics of a lake, or of one cluster of it (LAKE#CLUSTER).
 
-    `match` is a regular expression for whole group names, `to` is the goal of the readiness.
+    `match` is a regular expression for whole group names. `to` is the goal of the plans that give
+    the groups' readiness.
     """
 
     def __init__(self, lake: Lake, *, match: str | None = None, to: str = "cooperative") -> None:
@@ -310,7 +311,7 @@ def _families(clusters: Iterable[ClusterMetrics], *, readable: bool) -> Samples:
 
 
 def label(text: str) -> str:
-    r"""Return a name as a label's value: control characters as escapes (`\x1b`).
+    r"""Return a name as the value of a label, with control characters as escapes (`\x1b`).
 
     Backslashes are doubled, so that two names never become one series.
     """

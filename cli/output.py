@@ -134,7 +134,9 @@ def stream(pieces: Iterable[str]) -> None:
 
 
 def unwritten(error: OSError) -> None:
-    """Handle a failed write to stdout: drop the rest; a closed pipe (`| head`) is no error.
+    """Handle the `error` of a write to stdout: drop all further output.
+
+    A closed pipe (`| head`) is no error.
 
     Raises:
         FileError: stdout is closed, or its disk is full.
@@ -176,7 +178,10 @@ def envelope(
 
 
 def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
-    """Print a view to stdout at the terminal's width; off a terminal, or wide, without a limit."""
+    """Print a view to stdout, laid out to the width of the terminal.
+
+    The width has no limit with `wide`, or if stdout is no terminal and COLUMNS is not set.
+    """
     stream(paged(view, wide=wide))
 
 
@@ -212,7 +217,10 @@ def render(
 def _rendered(
     view: Iterable[RenderableType], width: int, *, colour: bool, plain: bool
 ) -> Iterable[str]:
-    """Return the text of a view in pieces; rendering errors are raised before any is printed."""
+    """Return the text of a view in pieces, as `render` does.
+
+    The whole view is rendered first, so that an error in rendering is raised before any is printed.
+    """
     from rich.console import Console
     from rich.segment import Segments
 

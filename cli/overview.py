@@ -35,8 +35,8 @@ class GroupLine(Document, frozen=True, kw_only=True):
     """One group of `rebal.groups/1`: how it runs now, and the verdict of its plan.
 
     `protocol` is EAGER, COOPERATIVE, mixed, cannot tell, KIP-848, KIP-1071 (streams), KIP-932
-    (share), or none where the group has no member. `lag` is null where no offset is known.
-    `summary` is the plan's sentence, `exit_code` the code of its next step.
+    (share), or none if the group has no member. `lag` is null if no offset is known. `summary` is
+    the plan's sentence, `exit_code` the exit code of the plan's next step.
     """
 
     group_id: str
@@ -139,7 +139,7 @@ def _protocol(snapshot: GroupSnapshot) -> str:
 
 
 def blinded(overview: Overview, why: str, _: timedelta) -> Overview:
-    """Return the last overview after a failed read, with the failure `why` as its only note."""
+    """Return the last overview, after a failed read; its only note is the failure `why`."""
     return replace(overview, notes=[f"not read since {overview.at:%H:%M:%SZ}: {why}"])
 
 

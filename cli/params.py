@@ -232,9 +232,9 @@ class Connection:
         plan: Path | None = None,
         left: Path | None = None,
     ) -> Given:
-        """Return what printed commands repeat: these options without secrets, and the arguments.
+        """Return the `Given` that printed commands repeat: these options without secrets, and more.
 
-        The arguments are the fields of `Given` with the same names.
+        Each argument becomes the field of `Given` with the same name.
         """
         beside = Path.cwd() if plan is None else Path(os.path.realpath(plan)).parent
         folder = os.path.relpath(Path.cwd(), beside)
@@ -282,8 +282,8 @@ class Connection:
     def _reached(self) -> tuple[str | None, tuple[str, ...] | None]:
         """Return the bootstrap servers, and kafka-python's command-line options to reach them.
 
-        The servers are None if nothing names them. The options are None if kafka-python has none
-        that fit.
+        Both are None if no broker is named or the settings cannot be used. The options alone are
+        None if kafka-python has none that fit.
         """
         if not self.names_broker():
             return None, None
@@ -314,7 +314,7 @@ class Lake:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words that add this lake's evidence to a printed command."""
+        """Return the words of --evidence and --lake-option that name this lake in a command."""
         return (*option("--evidence", self.text), *self.settings)
 
 

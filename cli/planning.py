@@ -79,9 +79,9 @@ def goal_named(to: str, client: str | None) -> str:
 
 
 def planned(seen: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
-    """Return the plan of a group to the goal `to`, with every option at its default.
+    """Return the plan of the group `seen` to the goal `to`, with all other options at default.
 
-    `pricing` is how much is rehearsed for the costs (None: the plan has no costs).
+    `pricing` states how much is rehearsed to predict the costs (None: the plan has no costs).
 
     Raises:
         UsageError: there is no such goal.
@@ -97,9 +97,10 @@ def plan_of(
     wishes: Wishes,
     before: GroupSnapshot | None = None,
 ) -> Plan:
-    """Return the plan that `wishes` ask for.
+    """Return the plan for the group `seen` that `wishes` ask for.
 
-    `before` is for a plan back to an earlier state: the group at the time of the plan to abandon.
+    `before` is needed only for a plan that goes back to an earlier state: it is the group as it was
+    when the abandoned plan was made.
 
     Raises:
         UsageError: there is no such goal, or an assumption or a departed client does not fit the
@@ -165,10 +166,11 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
 
 
 def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:
-    """Return the longest predicted stop of one partition, whether it is rough, and a count.
+    """Return the longest predicted stop of one partition, whether that is rough, and a count.
 
-    The stop is in seconds: None if it is not predicted, 0 if nothing restarts. The count is the
-    number of kinds of restart that were not rehearsed.
+    The stop is in seconds: None if it is not predicted, 0 if nothing restarts. It is rough if only
+    some of the restarts were rehearsed. The count is the number of kinds of restart that were not
+    rehearsed.
     """
     if not cost.paces:
         return (None if cost.rebalances or cost.seconds else 0.0), False, 0
@@ -219,9 +221,10 @@ def way_back(
 
 
 def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
-    """Return client id → client family, as stated for `plan` and still valid.
+    """Return client id → client family: the families stated for `plan` that are still valid.
 
-    If the plan replaces the client library, the clients that were restarted since are left out.
+    If the plan replaces the client library, clients that were restarted since it was made are left
+    out.
     """
     stated = plan.accepted.families
     if plan.to not in libraries() or not seen.members:
@@ -235,11 +238,11 @@ def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
 def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> None:
     """Check that a new plan in the file `out` does not replace the plan of a roll-out.
 
-    With `new_attempt` it may: `keep` sets the old plan aside. `going_on` is the command that
-    continues that roll-out; the error shows it.
+    With `new_attempt` it may, because `keep` sets the old plan aside. `going_on` is the command
+    that continues that roll-out; the error shows it.
 
     Raises:
-        UsageError: the plan has a journal; the message names the step and the last look.
+        UsageError: the plan in `out` has a journal; the message names the step and the last look.
     """
     if out is None or new_attempt or not (journal := journal_path(out)).exists():
         return

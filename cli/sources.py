@@ -173,7 +173,7 @@ class GroupSource:
         return lake
 
     def named(self) -> GroupSource:
-        """Return the source, with the default snapshot file if it names no group and no file."""
+        """Return this source, with the default snapshot file if it names no group and no file."""
         known = self.group is not None or self.snapshot is not None
         return self if known else replace(self, snapshot=default_snapshot())
 
@@ -232,11 +232,11 @@ def read_several(
     seen_only: bool = False,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[list[GroupSnapshot], Sequence[GroupFailure]]:
-    """Return the requested groups with all evidence, and the failures of unreadable groups.
+    """Return the requested groups with all evidence, and the failures to read groups.
 
-    The groups are named or matched in a cluster or a scan, or the group is that of a snapshot file.
-    `seen_only` leaves out named groups that the scan does not have. `meanwhile` is called while the
-    brokers are asked.
+    With a snapshot file it is the group in that file; otherwise `names`, `match` or `all_groups`
+    choose groups of the cluster or of the scan. `seen_only` leaves out `names` that the scan does
+    not have. `meanwhile` is called while the brokers are asked.
     """
     if source.snapshot is not None:
         return [source.read()], ()
@@ -413,7 +413,10 @@ def _age(manifest: Manifest) -> str:
 
 
 def _version(path: Path) -> object:
-    """Return a value that changes when the file is written: its path, size and time."""
+    """Return a value that changes when the file is written: its path, size and time.
+
+    If the file does not exist, it is the path alone.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -451,16 +454,16 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> _Made:
-    """Read, judge and show a group every few seconds (`every`), and return the last result.
+    """Read, judge and show a group every `every` seconds, and return the last result.
 
     `look` reads the group, `judge` makes a result from it, `show` prints the result. The watch ends
-    after `seconds`, when `decided` is True for a result, or when `watched` is False: nobody reads
-    the output any longer.
+    after `seconds`, when `decided` returns True for a result, or when `watched` returns False
+    because nobody reads the output any longer.
 
     If the first reading fails, its error is raised, so that a wrong address is reported at once. If
     a later one fails, `blind` makes the result from the last result, the error's text and the time
-    since the last reading. Each reading opens new connections, so brokers may restart and tokens
-    may be replaced.
+    since the last attempt to read. Each reading opens new connections, so brokers may restart and
+    tokens may be replaced.
 
     Raises:
         RebalError: the first reading failed, or a reading cannot be judged.

@@ -74,7 +74,10 @@ def check_same(plan: Plan, seen: GroupSnapshot, *, file: Path | None = None) -> 
 
 
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
-    """Print the state of a roll-out in the format `form` of `-o`."""
+    """Print the state of a roll-out to stdout in the format `form`: text, jsonl, json or yaml.
+
+    With `wide` the text names all members, cuts no value, and has each configuration format.
+    """
     if form == "text":
         view = [
             *verify_view(standing, wide=wide),
@@ -88,11 +91,12 @@ def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
 
 
 class Verifying:
-    """The verification of one plan, which journals each reading of the group and confirmation.
+    """The verification of one plan, which journals each reading of the group and each confirmation.
 
     `step` and `expected` replace the plan's values. `accepted` and `lists` (texts of --assume) are
-    added to those of the plan. With `watching`, only changes go into the journal, and a gate that
-    held before the watch does not end it. `fail_on` is `warning` if a warning counts as a danger.
+    added to those of the plan. With `watching`, readings that change nothing are journaled only
+    every 30 seconds, and a gate that held before the watch does not end it. `fail_on` is `warning`
+    if a warning counts as a danger.
     """
 
     def __init__(
@@ -240,8 +244,8 @@ class Verifying:
     def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:
         """Return the snapshot with the assignor lists that --assume states.
 
-        They belong to the member ids of the first snapshot. A list that evidence shows exactly is
-        kept.
+        The first call binds the lists to the member ids in its snapshot; later calls use them for
+        these ids only. They do not replace a list that evidence shows exactly.
         """
         if self._assumed is None:
             with as_usage(AssumptionError):
@@ -273,10 +277,10 @@ def _user() -> str:
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
-    """Return `entry` for a comparison, without facts that change at each reading or appear once.
+    """Return `entry` in a form that is equal for two readings if nothing has changed between them.
 
-    The time and the offsets (`behind`) are taken from `other`; the members' assignor lists and
-    software are left out.
+    The time and the offsets (`behind`) are taken from `other`. The members' assignor lists and
+    software, which are journaled only once, are left out.
     """
     return replace(
         entry,
@@ -287,19 +291,16 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
 
 
 def reached(standing: Standing, until: Until | None) -> int:
-    """Return the exit code of `--until`: 4 if it waits for the plan's end and steps are left.
-
-    Otherwise it is the exit code of `standing`.
-    """
+    """Return the exit code of `standing`; for `--until done`, 4 instead of 0 if steps are left."""
     under_way = until == "done" and standing.exit_code == SAFE and not standing.finished
     return UNPROVEN if under_way else standing.exit_code
 
 
 def blinded(standing: Standing, why: str, since: timedelta) -> Standing:
-    """Return the last known state of a roll-out, without verdict or advice, for a failed reading.
+    """Return the last state `standing` of a roll-out, changed for a failed reading of the group.
 
-    The advice is to restart nothing, and the exit code is 4. Its time is the last reading's, by the
-    brokers' clock, plus `since`.
+    It has no verdict, and it advises to restart nothing; the exit code is 4. Its time is that of
+    `standing`, by the brokers' clock, plus `since`.
     """
     advice = wait("the group cannot be read; restart nothing until a look succeeds")
     return replace(

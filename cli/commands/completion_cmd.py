@@ -174,7 +174,10 @@ def _matching(found: Iterable[Candidate], prefix: str) -> list[Candidate]:
 
 
 def _names(module: str, function: str) -> _Source:
-    """Return a source of the names that a function returns; its module is imported when asked."""
+    """Return a source of candidates: the names that the function `function` of `module` returns.
+
+    The module is imported when the source is asked.
+    """
     return lambda _, __: map(Candidate, getattr(import_module(f"rebal.{module}"), function)())
 
 

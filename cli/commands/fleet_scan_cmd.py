@@ -36,11 +36,11 @@ _GROUPED: Final = (
 class SummaryDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.fleet-summary/1`; record counts cover all scans up to this one.
 
-    `records` splits `records_read` by the kind of record. `skipped` counts, in this scan only,
-    entries of the sources that are no records; `request_log` counts lines of request logs by kind;
-    `tables` is table → number of rows. `last_offsets` is the last offset read of each partition of
-    `__consumer_offsets`. `breaks` are the offsets after which the log cleaner removed records
-    between two scans.
+    `records` splits `records_read` by the kind of record. `skipped` counts the entries of the
+    sources that are no records, in this scan only; `request_log` counts lines of request logs by
+    kind; `tables` is table → number of rows. `last_offsets` is the last offset read of each
+    partition of `__consumer_offsets`. `breaks` is partition → the offsets after which the log
+    cleaner removed records between two scans.
     """
 
     folder: str

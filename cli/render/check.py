@@ -67,7 +67,7 @@ def check_text(found: CheckDocument, form: str, code: int) -> str:
 
     `markdown` is a comment for a pull request. `github` is one workflow command for each group, at
     the line of its first change. `sarif` is a SARIF document. `json` and `yaml` are the document.
-    `code` is the exit code to write into it.
+    `code` is the exit code, which the document and SARIF contain.
     """
     if form == "markdown":
         return _markdown(shown(found))

@@ -54,11 +54,12 @@ _MIRRORS: Final[dict[type, type[Document]]] = {Evidence: EvidenceDocument}
 
 
 def mirror(name: str, kind: type[msgspec.Struct], *written: str, **others: Any) -> type[Document]:
-    """Return the document's class for the model class `kind`, with the fields named in `written`.
+    """Return a document class for the model class `kind`, with the fields named in `written`.
 
-    Each of these fields is always a key of the document. `others` gives the types of fields that
-    have another type in the document. Every other field whose default is an empty text or 0 is null
-    if it has that value. In the types, a class of the model is replaced by its document class.
+    `name` is the name of the new class. Each of its fields is always a key of the document.
+    `others` are the types of fields that have another type in the document than in the model. Every
+    other field whose default is an empty text or 0 is written as null if it has that value. If a
+    field's type contains a class of the model, the document class of that class replaces it.
     """
     known = {field.name: field for field in msgspec.structs.fields(kind)}
     fields: list[tuple[str, Any]] = []

@@ -90,7 +90,7 @@ def sarif_of(run: Mapping[str, Any]) -> str:
 
 
 def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """Return the findings and failures as GitHub workflow commands, one a line.
+    """Return the findings and failures as GitHub workflow commands, each on a line.
 
     A command begins with `::error title=…::`. The verdict of a plan comes before its findings.
     """

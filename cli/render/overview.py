@@ -1,4 +1,4 @@
-"""The text of `rebal groups`: one line a group, the groups that need attention first."""
+"""The text of `rebal groups`: a line for each group, those that need attention first."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -313,7 +313,7 @@ def when(at: datetime, now: datetime) -> str:
 
 
 def read_from(where: str, at: datetime) -> str:
-    """Return where a group was read; if it was not read live, also when it was captured."""
+    """Return the source `where` of a group as text; unless it is `live`, with the capture time."""
     captured = "" if where == "live" else f", captured {when(at, datetime.now(UTC))}"
     return f"{escape(where)}{captured}"
 

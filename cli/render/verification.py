@@ -293,9 +293,9 @@ def _missing(standing: Standing) -> str:
 
 
 class Watched(Standing, frozen=True, kw_only=True):
-    """The body of `rebal.verify/1`; a watch adds `changes`.
+    """The body of `rebal.verify/1` in a watch: `changes` are those since the previous reading.
 
-    These are the changes since the previous reading of the group, a line each.
+    Each change is one line of text.
     """
 
     changes: list[str] | UnsetType = UNSET

@@ -189,7 +189,7 @@ def timeline(history: GroupHistory) -> DrawnTimeline | None:
 
 @lru_cache(1024)
 def kind_of(names: tuple[str, ...]) -> str:
-    """Return the kind of an assignor list: `eager`, `coop`, `both` or `other`."""
+    """Return `eager`, `coop` or `both`, by the assignors in a list; `other` if one is not known."""
     return _SORTS.get(frozenset(map(cooperative, names)), "other")
 
 

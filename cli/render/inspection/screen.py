@@ -1,4 +1,4 @@
-"""The text of `rebal inspect`: one screen a group, the answer first, the next command last."""
+"""The text of `rebal inspect`: a screen for each group, the answer first, the next command last."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -226,10 +226,11 @@ def _worthless(snapshot: GroupSnapshot) -> str:
 
 
 def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Forms]]:
-    """Yield a row for each assignor: its name, whether all members support it, and the source.
+    """Yield rows that show for each assignor whether all members support it, and the source.
 
-    Assignors with the same verdict and source share a row, except cooperative-sticky. The rows are
-    columns; on a narrow terminal each row is running text.
+    `told` are (assignor, verdict, source). Assignors with the same verdict and source share a row,
+    except cooperative-sticky. The rows are aligned in columns; on a narrow terminal each row is
+    running text.
     """
     alike: dict[tuple[bool, str, str], tuple[list[str], Text]] = {}
     for name, verdict, source in told:
@@ -325,9 +326,10 @@ FOLD_FROM: Final = 4
 
 
 class _Row(NamedTuple):
-    """One member's row in the table; members that may share a line have equal `alike`.
+    """One member's row in the table.
 
-    `named` is True if a blocking finding names this member and not all members.
+    `alike` is equal for members that may share a line. `named` is True if a blocking finding names
+    this member and not all members.
     """
 
     member: Member
@@ -414,8 +416,8 @@ def _list(member: Member) -> str:
 def _folded(rows: Sequence[_Row]) -> Iterator[list[str | Text]]:
     """Yield the lines of the table: first each `named` member, then the others.
 
-    Other members with the same client, assignor list and protocol share a line if they are at least
-    `FOLD_FROM`.
+    If at least `FOLD_FROM` of the others have the same client, assignor list and protocol, they
+    share a line.
     """
     yield from (row.cells for row in rows if row.named)
     rest = sorted((row for row in rows if not row.named), key=lambda row: row.alike)

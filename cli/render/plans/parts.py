@@ -147,7 +147,10 @@ def before_text(step: int | None, steps: int) -> str:
 
 
 def beside(advice: Advice) -> tuple[str, ...]:
-    """Return the lines on what to watch while the advice is carried out, and on its risks."""
+    """Return the lines below the advice: the checks while it is carried out, and its risks.
+
+    For a cut-over the first check is left out, because the advice itself contains it.
+    """
     # The sentence of a cut-over says itself what to wait for first.
     return (*advice.after[int(advice.action is Action.CUT_OVER) :], *advice.risks)
 
@@ -264,7 +267,7 @@ def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
 
 
 def _rounded_up(seconds: float) -> str:
-    """Return a duration rounded up to the largest unit that it has twice: `11 min` for 645 s."""
+    """Return a duration rounded up to the largest unit that fits in twice: `11 min` for 645 s."""
     unit = next((size for size in (86_400, 3600, 60) if seconds >= 2 * size), 1)
     return duration(ceil(seconds / unit) * unit)
 

@@ -102,7 +102,7 @@ class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False
 class DangerNote(NamedTuple):
     """One thing that goes wrong in a rehearsal: a short label and a sentence.
 
-    `severe` is False if the client causes it by being late and ends it at its next poll.
+    `severe` is False if a late client causes the danger and ends it at its next poll.
     """
 
     label: str
@@ -163,9 +163,10 @@ def without_owner(run: Rehearsal) -> list[PartitionStory]:
 
 
 def fine(run: Rehearsal) -> str:
-    """Return the sentence that no member is rejected and no partition is owned twice.
+    """Return the sentence for a rehearsal without dangers.
 
-    If only one restart of each kind was rehearsed, the sentence says so.
+    It says that no member is rejected and no partition is owned twice. If only one restart of each
+    kind was rehearsed, it says so.
     """
     said = "no member is rejected"
     if run.unit != "none":
@@ -174,7 +175,7 @@ def fine(run: Rehearsal) -> str:
 
 
 def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the rehearsal's duration and of its downtime."""
+    """Yield (label, text) for the duration of the rehearsal and for its downtime."""
     measures = run.measures
     longest = max(map(lasting, run.rebalances), default=0.0)
     rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"

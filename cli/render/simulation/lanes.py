@@ -43,9 +43,9 @@ _LEGEND: Final = (
 class LanesView:
     """A rehearsal as text: a line (lane) for each member, with the phases above and the time below.
 
-    In a large group the members in trouble have a line each, and the others share lines in order. A
-    shared line shows a danger of any of its members, and that one is down. The drawing adapts to
-    any width.
+    In a large group, members in trouble have a line each, and the others share lines in their
+    order. A shared line shows a danger if any of its members is in danger, or that a member is
+    down. The drawing adapts to any width.
     """
 
     def __init__(self, run: Rehearsal) -> None:
@@ -82,7 +82,10 @@ class LanesView:
 
 
 def _usual(run: Rehearsal) -> dict[str, int]:
-    """Return member → its usual number of partitions: the least nonzero count of start and end."""
+    """Return member → its usual number of partitions: the smaller of its counts at start and end.
+
+    A count of 0 is ignored; members without any partition at both times are left out.
+    """
     spans = [span for story in run.partitions for span in story.owners]
     start = Counter(span.owner for span in spans if span.start == 0)
     end = Counter(span.owner for span in spans if span.end is None)
@@ -94,10 +97,10 @@ def _usual(run: Rehearsal) -> dict[str, int]:
 
 
 def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
-    """Return the label and the member names of each line.
+    """Return the label of each line, and the names of the members on it.
 
-    Up to `MOST_LANES` members have a line each. Of more, only members in trouble have their own
-    line.
+    Up to `MOST_LANES` members have a line each. If there are more, only members in trouble have a
+    line of their own.
     """
     names = [member.name for member in run.members]
     names += [note.who for note in run.notes if note.what == "did not start"]
@@ -117,10 +120,11 @@ def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
 
 
 def _cells(worst: Sequence[Stretch], most: Sequence[Stretch], usual: int, columns: int) -> str:
-    """Return a member's line, one character a column.
+    """Return a member's line: `columns` characters, each for an equal part of the time.
 
-    A column shows that the member is down or in danger at any moment, else its state for most of
-    the time.
+    `worst` has the worst state in each part, `most` the state that lasts longest. A character shows
+    that the member is down or in danger at any moment of the part, else the state that lasts
+    longest. A member with fewer than `usual` partitions is shown as owning only a part of them.
     """
     lasting = "".join(_mark(one, usual) * (one.end - one.start) for one in most)
     lowest = "".join(_mark(one, usual) * (one.end - one.start) for one in worst)
@@ -149,10 +153,10 @@ _MARKS: Final[Mapping[Doing, str]] = {
 
 
 def _together(cells: Sequence[str], columns: int) -> str:
-    """Return one line for several members, one character a column.
+    """Return one line for several members, from their lines `cells`: one character for each column.
 
-    A column shows that any of them is in danger or down, else whether all, some or none own
-    partitions.
+    A character shows a member in danger, else a member that is down, else whether all, some or none
+    of the members own partitions.
     """
     if len(cells) == 1:
         return cells[0]
@@ -270,7 +274,8 @@ def _member_rows(
 ) -> Iterator[Row]:
     """Yield a row for each member.
 
-    Rows that are not `tall` have no titles: the page's script has their texts anyway.
+    `drawn` is member → its stretches, in units of `columns` for the whole time. Only `tall` rows
+    have titles; for the others the page's script has the texts.
     """
     most = max((one.partitions for line in drawn.values() for one in line), default=1) or 1
     length = run.measures.seconds

@@ -270,7 +270,10 @@ def _rebalances(run: Rehearsal, *, whole: bool) -> FittingTable:
 
 
 def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
-    """Return the key of rebalances that share a line: begin of the phase in s, cause, assignor."""
+    """Return a key that is equal for rebalances that share a line.
+
+    It is the begin of the rebalance's phase in seconds, the cause, and the assignor.
+    """
     began = max((p.began for p in run.phases if p.began <= one.began), default=0.0)
     return began, one.why, one.assignor or ""
 

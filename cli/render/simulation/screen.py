@@ -303,7 +303,7 @@ def range_text(low: int, high: int) -> str:
 def apart(simulation: Simulation, *, then: bool) -> int:
     """Return the largest difference in partitions of one topic between two of its subscribers.
 
-    With `then` it counts after the simulation, else before.
+    If `then` is True, the partitions after the simulation count, else those before it.
     """
     of = [topic.balance for topic in simulation.topics]
     return max((b.then_max - b.then_min if then else b.now_max - b.now_min for b in of), default=0)
