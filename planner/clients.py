@@ -73,7 +73,7 @@ def refuted(guess: str, held: Collection[str]) -> bool:
     return refuses_mixed(guess) and is_mixed(held)
 
 
-def assumed(client_id: str, key: str) -> str:
+def assume_family_value(client_id: str, key: str) -> str:
     """Return the value of `--assume-family` that states family `key` for a client id.
 
     With an empty client id it states the family of every member whose family is not proven.

@@ -117,7 +117,7 @@ class Given(Record, frozen=True, kw_only=True):
         )
         return " ".join(text for holds, text in rows if holds)
 
-    def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
+    def for_gate(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
         """Return the same options for a command that checks a gate of the group `seen`.
 
         That command reads the live group instead of a saved file, and has the options of `proving`,

@@ -31,7 +31,7 @@ from rebal.groups.streams import (
     EAGER_VALUES,
     user_data_of,
 )
-from rebal.planner.admission.check import joined_since, member_of, still_out
+from rebal.planner.admission.check import joined_since_rejection, member_of, unresolved_rejections
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.clients import (
     cannot_hold,
@@ -133,16 +133,16 @@ class Context(GroupFacts):
         here = {member.instance_id for member in self.snapshot.members}
         out = [
             one
-            for one in still_out(self.snapshot)
+            for one in unresolved_rejections(self.snapshot)
             if not one.instance_id or one.instance_id not in here
-            if joined_since(member_of(self.snapshot, one), one) is Tri.NO
+            if joined_since_rejection(member_of(self.snapshot, one), one) is Tri.NO
         ]
         return len(self.snapshot.members) + len(out) if out else None
 
     @cached_property
     def given(self) -> Given:
         """Return the options that printed commands repeat, with the evidence for gates."""
-        return self._given.gating(self.snapshot, by_lists=self.goal in (COOPERATIVE, EAGER))
+        return self._given.for_gate(self.snapshot, by_lists=self.goal in (COOPERATIVE, EAGER))
 
     def replan(self, *more: str, to: str | None = None, expected: int | None = None) -> Command:
         """Return the command that makes a new plan for this group.
@@ -368,7 +368,7 @@ class Context(GroupFacts):
         return len(self.members) == 1 and not (self.missing or self.members[0].static)
 
     @cached_property
-    def both_kinds(self) -> bool:
+    def mixes_protocols(self) -> bool:
         """Return whether the first bounce's list mixes eager and cooperative assignors.
 
         It does not in a change from one eager assignor to another.
@@ -434,7 +434,7 @@ class Context(GroupFacts):
         the target is left out: if it rejects mixed lists it is done, and otherwise it need not
         stop.
         """
-        if self.client is not None or not (self.classic and self.stable and self.both_kinds):
+        if self.client is not None or not (self.classic and self.stable and self.mixes_protocols):
             return ()
         return tuple(
             facts
@@ -454,7 +454,7 @@ class Context(GroupFacts):
         return bool(
             self.classic
             and self.stable
-            and self.both_kinds
+            and self.mixes_protocols
             and self.unmixable
             and others
             and all(self.takes_mixed(facts) is Tri.YES for facts in others)
@@ -474,7 +474,7 @@ class Context(GroupFacts):
         It is the step that stops all members, or the members that reject mixed lists, if the plan
         has such a step; otherwise it is `narrow_step`.
         """
-        whole = bool(self.both_kinds and self.unmixable and not self.split)
+        whole = bool(self.mixes_protocols and self.unmixable and not self.split)
         return 1 if whole else self.narrow_step - self.split
 
     @property

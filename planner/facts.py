@@ -52,7 +52,7 @@ from rebal.groups.protocol import (
     undisputed,
 )
 from rebal.planner.clients import cooperative, is_mixed, refuted
-from rebal.planner.timeouts import Speed, back_in_time, of_family
+from rebal.planner.timeouts import Speed, back_in_time, with_family
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
@@ -141,7 +141,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
     def back_in_time(self, speed: Speed) -> bool:
         """Return whether this static member restarts within its session timeout."""
-        return back_in_time(of_family(self.member, self.family), speed.restart)
+        return back_in_time(with_family(self.member, self.family), speed.restart)
 
     @property
     def surges(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from rebal.groups.clients import UNKNOWN, family, other_brokers, version_tuple
 from rebal.groups.model import GroupState, GroupType, Record, Tri
-from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
+from rebal.planner.admission.memory import POLICY, classic_joins, static_restarts_when_full
 from rebal.planner.clients import fault
 from rebal.planner.context import CLASSIC, STREAMS, Context, Facts
 from rebal.planner.plan import Aim, Risk, Step
@@ -206,7 +206,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
     surging = [facts for facts in ahead if facts.surges]
     static = [facts for facts in ahead if facts.back_in_time(context.speed)]
-    returns = static_returns(context.snapshot.cluster)
+    returns = static_restarts_when_full(context.snapshot.cluster)
     rejected = "rejected" if returns is Tri.NO else "rejected before Kafka 4.4.0"
     return _first(
         # `fits` cannot tell, and one such answer is enough.

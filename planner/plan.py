@@ -454,7 +454,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         """Return the step with this number; None if there is none."""
         return next((step for step in self.steps if step.id == number), None)
 
-    def mends(self, finding: Finding) -> bool:
+    def restarts_members_of(self, finding: Finding) -> bool:
         """Return whether the next step restarts every member that the finding names."""
         step = self.step(self.next_step)
         return (

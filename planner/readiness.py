@@ -25,7 +25,7 @@ from math import inf
 from msgspec.structs import replace
 
 from rebal.groups.model import RebalanceProtocol, Record, Tri
-from rebal.planner.admission.check import label, still_out
+from rebal.planner.admission.check import label, unresolved_rejections
 from rebal.planner.plan import Finding, Plan, Step, Verdict
 from rebal.planner.rehearsal.rehearse import effort
 from rebal.planner.rules.registry import Trait, has
@@ -189,7 +189,7 @@ def _order(one: Readiness) -> tuple[int, bool, bool, int, float, float, str]:
 
 
 def _held(plan: Plan, down: Sequence[str]) -> Iterator[str]:
-    out = [label(one) for one in still_out(plan.baseline)]
+    out = [label(one) for one in unresolved_rejections(plan.baseline)]
     yield from (f"{name} was rejected and has not rejoined" for name in out)
     yield from (f"{name} timed out and has not rejoined" for name in down)
     if not out and not down:

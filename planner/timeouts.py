@@ -139,7 +139,7 @@ def _held_back_read(member: Member) -> int | None:
     return member.declared.held_back_ms if seen is None and member.declared is not None else seen
 
 
-def of_family(member: Member, key: str | None) -> Member:
+def with_family(member: Member, key: str | None) -> Member:
     """Return the member with its client family replaced by `key`, so that its defaults apply.
 
     Return it unchanged if `key` is None or already its family.
@@ -148,14 +148,14 @@ def of_family(member: Member, key: str | None) -> Member:
     return member if key in (None, known) else replace(member, software=Software(family=key))
 
 
-def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
+def with_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
     """Return the snapshot with the client family of each member replaced.
 
     `families` is member id → family (None: unchanged), including families that the user states.
     """
     return replace(
         snapshot,
-        members=tuple(of_family(one, families.get(one.member_id)) for one in snapshot.members),
+        members=tuple(with_family(one, families.get(one.member_id)) for one in snapshot.members),
     )
 
 

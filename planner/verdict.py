@@ -69,8 +69,8 @@ def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
     is 4 if an urgent finding is not proven or the group is Dead, else 0.
     """
     blocking = gating(findings)
-    urgent = {says(finding) for finding in blocking if finding.urgent}
-    if Tri.NO in {*urgent, *map(says, gating(blocking, step=0))}:
+    urgent = {answer_to_start(finding) for finding in blocking if finding.urgent}
+    if Tri.NO in {*urgent, *map(answer_to_start, gating(blocking, step=0))}:
         return BLOCKED
     return UNPROVEN if urgent or state is GroupState.DEAD else SAFE
 
@@ -104,7 +104,7 @@ def verdict_of(code: int, *, done: bool) -> Verdict:
     return Verdict.DONE if done and code == SAFE else _VERDICTS[code]
 
 
-def says(finding: Finding) -> Tri:
+def answer_to_start(finding: Finding) -> Tri:
     """Return whether a step may start despite its blocking finding: no, or cannot tell.
 
     It is no if the finding applies, and cannot tell if that is not known.

@@ -29,7 +29,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import by_word
+from rebal.planner.advice.wording import proven_and_confirmed
 from rebal.planner.facts import natural
 from rebal.planner.plan import Action, Finding
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
@@ -262,7 +262,7 @@ def _rows(standing: Standing) -> Rows:
     yield from ((Text("your word", style="magenta"), word) for word in standing.accepted)
     if standing.unverified:
         done = sum(member.done is Tri.YES for member in standing.members)
-        yield Text("your word", style="magenta"), by_word(done, standing.unverified)
+        yield Text("your word", style="magenta"), proven_and_confirmed(done, standing.unverified)
     yield from ((Text("note", style="dim"), Text(note, style="dim")) for note in standing.notes)
     yield Text("next:", style="bold"), standing.next
     yield from (("", Text(line, style="dim")) for line in beside(standing.advice))

@@ -30,7 +30,7 @@ other members join again. A member whose list a coordinator load has shortened t
 list, so a join that is rejected at once may be admitted a moment later. The answer is no only if
 both joins would be rejected.
 
-`still_out` returns one rejection for each client that was rejected and has not rejoined.
+`unresolved_rejections` returns one rejection for each rejected client that has not rejoined.
 """
 
 from collections import defaultdict
@@ -55,8 +55,14 @@ from rebal.groups.model import (
     Refusal,
     Tri,
 )
-from rebal.planner.admission.memory import INCONSISTENT, POLICY, CoordinatorMemory, Entry, Held
-from rebal.planner.admission.memory import worlds as worlds_of
+from rebal.planner.admission.memory import (
+    INCONSISTENT,
+    POLICY,
+    CoordinatorMemory,
+    Entry,
+    Held,
+    common_assignor_bounds,
+)
 from rebal.planner.facts import listed
 from rebal.planner.verdict import agreed, first_reason
 
@@ -172,7 +178,7 @@ def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
             type=GroupType.CLASSIC,
             protocol_type=event.protocol_type,
             classic_joins=Tri.YES,
-            static_returns=Tri.NO,
+            static_restarts_when_full=Tri.NO,
         )
     return replace(memory, came=(*memory.came, entry))
 
@@ -282,7 +288,7 @@ def _too_many(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
     """
     more, size = len(memory.came) - len(memory.left), len(memory.everybody)
     limit = memory.max_size
-    returns = Tri.NO if _same_instance(memory, join) is None else memory.static_returns
+    returns = Tri.NO if _same_instance(memory, join) is None else memory.static_restarts_when_full
     fits = more < memory.room if limit is None else size < limit
     if memory.empty or more < 0 or fits or returns is Tri.YES:
         return None
@@ -365,21 +371,21 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
         return Admission(
             verdict=Tri.CANNOT_TELL, needs=Needs.LISTS, reason="its present list is not known"
         )
-    worlds = worlds_of(memory, join.assignors)
-    if worlds is None:
+    bounds = common_assignor_bounds(memory, join.assignors)
+    if bounds is None:
         return Admission(
             verdict=Tri.CANNOT_TELL,
             needs=Needs.CONFLICT,
             reason="the evidence about the members' lists contradicts itself",
         )
     shown = f"[{', '.join(join.assignors)}]"
-    if all(least for least, _ in worlds):
+    if all(least for least, _ in bounds):
         name = next(
-            (each for each in join.assignors if all(each in least for least, _ in worlds)), None
+            (each for each in join.assignors if all(each in least for least, _ in bounds)), None
         )
         return Admission(verdict=Tri.YES, reason=_why_yes(memory, name, elected))
     holding = list(_holding(memory, join.assignors))
-    if not any(most for _, most in worlds):
+    if not any(most for _, most in bounds):
         guilty = [entry for entry, says in holding if says == {Tri.NO}]
         return Admission(
             verdict=Tri.NO,
@@ -389,7 +395,7 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
             f"({INCONSISTENT})",
         )
     unsure = _named([e for e, says in holding if Tri.CANNOT_TELL in says] or memory.entries)
-    if not any(least for least, _ in worlds):
+    if not any(least for least, _ in bounds):
         return Admission(
             verdict=Tri.CANNOT_TELL,
             needs=Needs.RELOAD,
@@ -467,7 +473,7 @@ def _named(entries: Sequence[Entry]) -> str:
     return listed([entry.name or entry.member_id for entry in entries])
 
 
-def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
+def unresolved_rejections(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined, the oldest first.
 
     `times` of a rejection includes the client's earlier ones with the same assignor list.
@@ -480,11 +486,14 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     return tuple(
         one
         for one in newest.values()
-        if one.rejoined_as is None and joined_since(member_of(snapshot, one), one) is not Tri.YES
+        if one.rejoined_as is None
+        and joined_since_rejection(member_of(snapshot, one), one) is not Tri.YES
     )
 
 
-def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = False) -> Admission:
+def answer_if_repeated(
+    memory: CoordinatorMemory, one: Refusal, *, stranger: bool = False
+) -> Admission:
     """Return the predicted answer if the rejected client repeated its join now.
 
     `stranger` is True if the client is another kind of program than the members, such as a consumer
@@ -511,7 +520,7 @@ def label(one: Refusal) -> str:
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 
 
-def if_renamed(instance_id: str | None) -> str:
+def departed_hint(instance_id: str | None) -> str:
     """Return the sentence that offers --departed for a static client; empty for a dynamic one.
 
     --departed states that the instance id left for good or was renamed.
@@ -544,7 +553,7 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
     return same[0] if len(same) == 1 else None
 
 
-def joined_since(member: Member | None, one: Refusal) -> Tri:
+def joined_since_rejection(member: Member | None, one: Refusal) -> Tri:
     """Return whether `member` joined after the rejection of the client with the same name.
 
     No if `member` is None. A member that joined before the rejection is also no: it is another

@@ -88,7 +88,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     members that have joined, `settled` is True if a rebalance has completed.
 
     `classic_joins`: the KIP-848 group admits classic joins, also when its own members join again.
-    `static_returns`: a static member can restart when the group is full.
+    `static_restarts_when_full`: a static member can restart when the group is full.
     """
 
     state: GroupState = GroupState.STABLE
@@ -106,7 +106,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
     came: tuple[Entry, ...] = ()
     settled: bool = False
     classic_joins: Tri = Tri.YES
-    static_returns: Tri = Tri.NO
+    static_restarts_when_full: Tri = Tri.NO
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -127,7 +127,7 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
         return not self.everybody
 
 
-def worlds(
+def common_assignor_bounds(
     memory: CoordinatorMemory, names: Sequence[str]
 ) -> frozenset[tuple[_Names, _Names]] | None:
     """Return, for each possible memory, the assignors of `names` that all remembered lists hold.
@@ -251,7 +251,7 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         room=int(any(a.supported is not Tri.CANNOT_TELL for a in answers)),
         session_ms=(int(low), int(high)) if low.isdigit() and high.isdigit() else None,
         classic_joins=classic_joins(snapshot.cluster) if online else Tri.YES,
-        static_returns=static_returns(snapshot.cluster) if online else Tri.NO,
+        static_restarts_when_full=static_restarts_when_full(snapshot.cluster) if online else Tri.NO,
     )
 
 
@@ -267,7 +267,7 @@ def classic_joins(cluster: Cluster) -> Tri:
     return Tri.NO if said is not None and rejects is Tri.YES else Tri.CANNOT_TELL
 
 
-def static_returns(cluster: Cluster) -> Tri:
+def static_restarts_when_full(cluster: Cluster) -> Tri:
     """Return whether a static member can restart in a KIP-848 group that is full.
 
     GroupMetadataManager.throwIfConsumerGroupIsFull (KAFKA-20601).
@@ -297,7 +297,7 @@ def _cases(
         mine = own[facts.member.member_id]
         # No history makes such a list one of this group: the contradiction must stay visible.
         at_odds = elected in mine.lacks or (mine.exact and elected not in mine.names)
-        whole = _joined_since(context, facts) or (elected is not None and at_odds)
+        whole = _joined_since_load(context, facts) or (elected is not None and at_odds)
         left = (mine, forgotten) if facts.static else (forgotten,)
         rebalanced.append(_entry(facts, left if facts.static and not whole else (mine,), mine))
         loaded.append(_entry(facts, (mine,) if whole else left, mine))
@@ -331,7 +331,7 @@ def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
     )
 
 
-def _joined_since(context: GroupFacts, facts: Facts) -> bool:
+def _joined_since_load(context: GroupFacts, facts: Facts) -> bool:
     """Return whether evidence shows that this member joined after the last coordinator load."""
     coordinator = context.group.coordinator
     in_epoch = coordinator is not None and coordinator.leader_epoch is not None

@@ -60,10 +60,10 @@ def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) 
     without a change of the configuration.
     """
     names = assignors or _next_list(facts)
-    answer = _asked(context, facts, names, killed=False)
+    answer = _restart_answer(context, facts, names, killed=False)
     admits, killed = answer.verdict is Tri.YES, Tri.YES
     if admits and not facts.static:
-        killed = _asked(context, facts, names, killed=True).verdict
+        killed = _restart_answer(context, facts, names, killed=True).verdict
     after = (
         (
             admits and facts.static,
@@ -131,7 +131,7 @@ def start_of(
             **_judged(context, admitted(memory, joins)),
         )
 
-    return worded(first(start(*way) for way in ways))
+    return worded(first_admitted(start(*way) for way in ways))
 
 
 def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]) -> Advice:
@@ -191,7 +191,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     """
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
-        return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
+        return first_admitted(as_it_runs(context, facts) for facts in dynamic[:TRIED])
     common = () if online else context.common_list
     answer = admitted(context.memory, [JoinEvent(assignors=common or None, kip848=online)])
     return worded(
@@ -223,7 +223,7 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
     made = restart_of(context, facts, runs.list if named else ())
     if made.verdict is not Tri.YES or exact or not unbound:
         return made
-    return show(
+    return ask_for(
         context,
         Needs.LISTS,
         f"no file of the inventory is known to be {facts.name}'s, and one may be, with another "
@@ -231,7 +231,7 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
     )
 
 
-def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
+def first_admitted(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
     """Return the first advice that is admitted or accepted by the user, else the first of all.
 
     `ignore` is rule id → reason. Ignoring a rule accepts its risk (`acceptable`).
@@ -244,7 +244,7 @@ def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> A
     return tried[0]
 
 
-def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
+def client_accepts(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
     """Return whether the member's client can start with the assignor list `assignors`.
 
     Some clients reject a list that mixes eager and cooperative assignors.
@@ -252,7 +252,7 @@ def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri
     return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
 
 
-def show(context: Context, needs: Needs, reason: str) -> Advice:
+def ask_for(context: Context, needs: Needs, reason: str) -> Advice:
     """Return the advice to add the evidence `needs`, which decides whether a join is admitted.
 
     If the brokers' settings were not read and are needed, the advice also has the command that
@@ -263,7 +263,7 @@ def show(context: Context, needs: Needs, reason: str) -> Advice:
     made = evidence(context, _EVIDENCE[needs][: 1 if unprobed else None], reason)
     if needs is not Needs.BROKER or context.snapshot.cluster.settings:
         return made
-    return stated(context, made, Risk.UNREAD_SETTINGS, DEFAULTS)
+    return with_statement(context, made, Risk.UNREAD_SETTINGS, DEFAULTS)
 
 
 def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
@@ -283,7 +283,7 @@ def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
     )
 
 
-def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
+def with_statement(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
     """Return `made` with an alternative: the command by which the user states `fact`.
 
     The command accepts `risk`, with `fact` as the reason.
@@ -381,7 +381,7 @@ def _next_rebalance(
         yield text.NEXT_REBALANCE.format(who=context.named(found), names=", ".join(names))
 
 
-def count(rejected: Sequence[str], here: int) -> Advice:
+def ask_member_count(rejected: Sequence[str], here: int) -> Advice:
     """Return the advice to state the number of members of the service (`--expect-members`).
 
     `here` is the number of members in the group. The clients `rejected` are not in it; they are to
@@ -445,7 +445,7 @@ def _judged(context: Context, answer: Admission) -> dict[str, Any]:
     }
 
 
-def _asked(
+def _restart_answer(
     context: Context, facts: Facts, names: tuple[str, ...] | None, *, killed: bool
 ) -> Admission:
     return admitted(

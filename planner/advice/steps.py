@@ -22,22 +22,22 @@ from rebal.planner.advice.actions import (
     TRIED,
     acceptable,
     as_it_runs,
+    ask_for,
+    client_accepts,
     cut_over_of,
     evidence,
-    first,
+    first_admitted,
     nothing,
     open_question,
     rebalance_of,
     replan,
     restart_of,
-    show,
     start_of,
-    starts_with,
-    stated,
     stop,
     stop_and_start,
     stop_for,
     wait,
+    with_statement,
     worded,
 )
 from rebal.planner.commands import AGREED
@@ -106,7 +106,7 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
         return stop(step.precondition)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
     if step is not None and unseen:
-        return show(context, Needs.LISTS, f"nothing shows the {step.brings} of {listed(unseen)}")
+        return ask_for(context, Needs.LISTS, f"nothing shows the {step.brings} of {listed(unseen)}")
     if step is None:
         # No look changes a goal that is none of this group.
         return replace(nothing(plan.summary), verdict=Tri.CANNOT_TELL)
@@ -163,11 +163,13 @@ def _of_aim(
     if not to_do:
         return nothing("no member is left to restart in this step"), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC, Aim.CLIENT) and step.target_list:
-        made, withheld = narrowing(context, to_do, step.target_list, wide_list(plan, context))
+        made, withheld = restart_with_list(
+            context, to_do, step.target_list, wide_list(plan, context)
+        )
         return _accepted(with_setting(made, step), withheld, ignore)
     answer, why = hindered(context, step, first=step is plan.steps[0])
     if answer is not Tri.NO:
-        return replan(context, why) if answer is Tri.YES else show(context, Needs.LISTS, why), ()
+        return replan(context, why) if answer is Tri.YES else ask_for(context, Needs.LISTS, why), ()
     return with_setting(restart_of(context, to_do[0]), step), ()
 
 
@@ -229,7 +231,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
         and against is not None
         and (by_client or not context.snapshot.cluster.settings)
     ):
-        return show(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
+        return ask_for(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
     return worded(
         Advice(
             action=Action.RESTART,
@@ -258,7 +260,7 @@ def cutting_over(
     """Return the advice to stop `stopped` together and start them, and the withheld advice.
 
     They start with the list `assignors`. If that start is not admitted, it is withheld, and the
-    advice is the action that must come before it (as in `narrowing`).
+    advice is the action that must come before it (as in `restart_with_list`).
     """
     made = cut_over_of(context, stopped, assignors)
     if made.verdict is Tri.YES:
@@ -267,7 +269,7 @@ def cutting_over(
     others = [facts for facts in context.members if facts not in stopped]
     if context.reloaded is Tri.CANNOT_TELL and not context.can_probe and whole.verdict is Tri.YES:
         # A probe answers no while the stopped members are in the group: it shows no cure.
-        return show(context, Needs.LOAD, made.reason), (made,)
+        return ask_for(context, Needs.LOAD, made.reason), (made,)
     remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=[whole])
     return remedy, (made,)
 
@@ -305,8 +307,8 @@ def cure_of(context: Context) -> Advice:
     if suspects and (context.reloaded is Tri.NO or len(suspects) <= _FEW):
         left = [f for f in suspects if f.member.member_id not in context.restarted]
         if left:
-            return first(as_it_runs(context, facts) for facts in left[:TRIED])
-        return show(
+            return first_admitted(as_it_runs(context, facts) for facts in left[:TRIED])
+        return ask_for(
             context,
             Needs.LOAD,
             f"{context.named(suspects)} joined again, and whether a load came later is not known",
@@ -314,13 +316,13 @@ def cure_of(context: Context) -> Advice:
     if not static:
         return _or_not_loaded(
             context,
-            show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds"),
+            ask_for(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds"),
         )
     # Logs show each member's list, and their zone alone would show when it was sent.
     joined = any(facts.member.joined_at is not None for facts in context.members)
     undated = context.snapshot.undated_logs and context.all_exact and not joined
     if context.reloaded is Tri.CANNOT_TELL and undated:
-        return show(
+        return ask_for(
             context,
             Needs.CLOCK,
             "the logs show every list, and not whether it was sent after the load",
@@ -328,7 +330,7 @@ def cure_of(context: Context) -> Advice:
     return rebalance_of(context, ())
 
 
-def narrowing(
+def restart_with_list(
     context: Context,
     to_do: Sequence[Facts],
     assignors: tuple[str, ...],
@@ -341,7 +343,7 @@ def narrowing(
     `wide` to the members that lack the assignor, make the coordinator hold every whole list again,
     or add the evidence that decides.
     """
-    able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
+    able = [f for f in to_do if client_accepts(context, f, assignors) is not Tri.NO]
     if not able:
         return _no_wide_list(context, to_do, assignors), ()
     tried = [restart_of(context, facts, assignors) for facts in able[:TRIED]]
@@ -376,9 +378,9 @@ def _remedy(
     list.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
-    able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
+    able = [f for f in lacking if client_accepts(context, f, wide) is Tri.YES]
     if able and wide:
-        back = first(restart_of(context, f, wide) for f in able[:TRIED])
+        back = first_admitted(restart_of(context, f, wide) for f in able[:TRIED])
         if back.verdict is Tri.YES:
             return back
     elif lacking and wide:
@@ -386,11 +388,11 @@ def _remedy(
     if barred.error not in (None, INCONSISTENT):
         return stop(barred.reason)
     if "broker settings" in barred.evidence_needed:
-        return show(context, Needs.BROKER, barred.reason)
+        return ask_for(context, Needs.BROKER, barred.reason)
     asked = any(n in {*context.memory.in_all, *context.memory.not_in_all} for n in assignors)
     if any(one.verdict is Tri.YES for one in by_lists):
         if context.reloaded is not Tri.YES and not asked and context.can_probe:
-            return _or_not_loaded(context, show(context, Needs.PROBE, barred.reason))
+            return _or_not_loaded(context, ask_for(context, Needs.PROBE, barred.reason))
         return cure_of(context)
     if barred.verdict is Tri.NO:
         return replan(context, barred.reason)
@@ -410,7 +412,7 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:
         return made
-    return stated(
+    return with_statement(
         context,
         made,
         Risk.FORGOTTEN_LISTS,
@@ -425,12 +427,12 @@ def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str
     If every client is known to reject the list, it is to make a new plan, else to add evidence of
     the clients.
     """
-    open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
+    open_ = [f for f in lacking if client_accepts(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
         return replan(
             context, f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
         )
-    return show(
+    return ask_for(
         context,
         Needs.LISTS,
         f"the client of {context.named(open_)} is not known, and not every client starts with "
@@ -451,7 +453,7 @@ def restart_fix(
     `change` is a sentence to put before it, `then` is text to add. If a restart is not admitted,
     the fix says not to restart that member, and why.
     """
-    refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
+    refusing = [f for f in members if client_accepts(context, f, assignors) is not Tri.YES]
     if refusing:
         return (
             f"Do not restart {context.named(refusing)} with [{', '.join(assignors)}] yet: not "

@@ -110,7 +110,7 @@ def _clause(advice: Advice) -> str:
     return texts.get(advice.action, advice.reason)
 
 
-def by_word(done: int, vouched: Sequence[str]) -> str:
+def proven_and_confirmed(done: int, vouched: Sequence[str]) -> str:
     """Return a text such as `proven: 2, confirmed by you: 1 (checkout-3)`.
 
     `done` is the number of all members that are done, `vouched` names those that the operator

@@ -237,11 +237,11 @@ def _answers(
     asked = [pair for pair, answers in early.items() if not answers]
     for pair, answers in early.items():
         yield from answers or (
-            _asked(context, events, live=live is not None)
+            _coordinator_answer(context, events, live=live is not None)
             for context, events in _moments(world, pair, live, asked)
         )
-        yield from _beside(pair)
-    yield from _moved(world, live)
+        yield from _extra_answers(pair)
+    yield from _protocol_change_answers(world, live)
     yield from _other_libraries(world)
 
 
@@ -306,7 +306,7 @@ def _moments(
             yield unlimited, (*beside, *events)
 
 
-def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
+def _protocol_change_answers(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
     """Yield a plan's verdict if a start moves to KIP-848 or KIP-1071, or away from KIP-1071.
 
     A move from KIP-848 back to the classic protocol yields nothing here: it is answered like any
@@ -328,7 +328,7 @@ def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]
             return
 
 
-def _beside(pair: Pair) -> list[Admission]:
+def _extra_answers(pair: Pair) -> list[Admission]:
     """Return one more answer if the group id changes, or if a new instance id is doubtful.
 
     A new group.instance.id is doubtful if no file shows the number of processes, or if it is a
@@ -482,7 +482,7 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
     )
 
 
-def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
+def _coordinator_answer(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
     """Return the coordinator's answer to the events of a start.
 
     Unless the group is `live`, the reason is put in terms of the files. A rejection that rests on

@@ -93,7 +93,7 @@ def by_lists(context: Context) -> PlannedPath:
         steps = [add_both(context, 1, left_out=context.unmixable), stops, drop_old(context, 3)]
         # While a member that accepts mixed lists may lack the target, the stop waits.
         number = 2 if stops.precondition_holds is Tri.YES else 1
-    elif context.both_kinds and context.unmixable and not eager:
+    elif context.mixes_protocols and context.unmixable and not eager:
         name, steps, number = PathKind.CUT_OVER, [_cut_over(context)], 1
     else:
         name = PathKind.ONE_BOUNCE if context.one_bounce else PathKind.TWO_BOUNCES
@@ -138,7 +138,9 @@ def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> S
     lacking = [facts for facts in context.lacking if facts not in left_out]
     unsure = [facts for facts in context.unsure if facts not in left_out]
     rest = [*lacking, *unsure]
-    kinds = "eager and cooperative assignors together" if context.both_kinds else "two assignors"
+    kinds = (
+        "eager and cooperative assignors together" if context.mixes_protocols else "two assignors"
+    )
     but = f" but {context.named(left_out, 3)}" if left_out else ""
     old = context.keep or "the old assignor"
     return Step(

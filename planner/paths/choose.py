@@ -47,11 +47,11 @@ from rebal.planner.verdict import (
     BLOCKED,
     SAFE,
     answer_of,
+    answer_to_start,
     exit_code,
     first_reason,
     gating,
     reasons,
-    says,
     verdict_of,
     worst,
 )
@@ -300,8 +300,8 @@ def _judged(
     lists, own = Tri.YES, answer_of(step.exit_code)
     if narrows and step.target_list == (context.target,):
         lists = worst(context.supports(facts, context.target) for facts in context.members)
-    answers = map(says, gating(findings, step.id, ignored=True))
-    heeded = {own, *map(says, gating(findings, step.id))}
+    answers = map(answer_to_start, gating(findings, step.id, ignored=True))
+    heeded = {own, *map(answer_to_start, gating(findings, step.id))}
     if _RISKS.get(lists) not in ignore:
         heeded.add(lists)
     if narrows and step.unknown and not step.to_do and Risk.UNKNOWN_LISTS not in ignore:
@@ -333,7 +333,7 @@ def _exit_code(
     # A group without a planned step is not done, whatever the user chose to ignore.
     planned = Tri.CANNOT_TELL if path.name is PathKind.NONE else Tri.YES
     short = path.name is PathKind.FINISHED and not context.classic and context.missing
-    return exit_code(*map(says, gating(findings)), planned, Tri.NO if short else Tri.YES)
+    return exit_code(*map(answer_to_start, gating(findings)), planned, Tri.NO if short else Tri.YES)
 
 
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:

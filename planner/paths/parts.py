@@ -37,7 +37,7 @@ from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, S
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_assignors, see_it_empty, stop_and_start
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
-from rebal.planner.timeouts import of_families, with_brokers_sessions
+from rebal.planner.timeouts import with_brokers_sessions, with_families
 from rebal.planner.verdict import reasons
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
@@ -303,7 +303,7 @@ def priced(context: Context) -> GroupSnapshot:
 
     A family decides the timeouts that a member has not set.
     """
-    return of_families(
+    return with_families(
         context.snapshot, {facts.member.member_id: facts.family for facts in context.members}
     )
 

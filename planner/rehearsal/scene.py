@@ -26,7 +26,7 @@ from rebal.groups.model import (
     Software,
     Tri,
 )
-from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
+from rebal.planner.admission.memory import POLICY, classic_joins, static_restarts_when_full
 from rebal.planner.facts import listed, names
 from rebal.planner.rehearsal.engine.leaders import EAGER, FOREIGN
 from rebal.planner.rehearsal.engine.member import Process, RunningProcess
@@ -159,7 +159,7 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
         consumer_assignor=default_server_side(snapshot),
         migration=read.get(POLICY, usual.migration).lower(),
         classic_joins=classic_joins(snapshot.cluster) is not Tri.NO,
-        static_returns=static_returns(snapshot.cluster) is Tri.YES,
+        static_restarts_when_full=static_restarts_when_full(snapshot.cluster) is Tri.YES,
         streams_delay=number("group.streams.initial.rebalance.delay.ms", usual.streams_delay, 1000),
         assignment_interval=number(_ASSIGNMENT_INTERVAL, usual.assignment_interval, 1000),
         # Brokers with this setting begin at 1.

@@ -27,8 +27,8 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
-    by_lists,
     found,
+    goal_needs_lists,
     planning,
     rule,
     unfinished,
@@ -144,7 +144,7 @@ def _borrowed(context: Context) -> Findings:
     Severity.BLOCK,
     "The plan depends on a custom assignor whose rebalance protocols are not known",
     reference="KIP-429: ConsumerPartitionAssignor.supportedProtocols; ConsumerCoordinator.java",
-    applies=(planning, by_lists),
+    applies=(planning, goal_needs_lists),
     accepts=Risk.OWN_EAGER,
 )
 def custom_assignor(context: Context) -> Findings:
@@ -211,7 +211,7 @@ def _which(context: Context, name: str) -> str:
     Severity.ASK,
     "Does the application need equal partitions of two topics in one member?",
     reference="Kafka: RangeAssignor (co-partitioning of topics of equal size)",
-    applies=(planning, by_lists, unfinished),
+    applies=(planning, goal_needs_lists, unfinished),
     traits=(Trait.REVIEW,),
 )
 def co_partitioning(context: Context) -> Findings:

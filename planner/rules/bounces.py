@@ -20,18 +20,18 @@ from rebal.planner.rules.registry import (
     Trait,
     Tri,
     ahead,
-    by_lists,
     classic,
     found,
+    goal_is_not_eager,
+    goal_needs_lists,
     narrowing_step,
-    no_downgrade,
     planning,
     rule,
     stable,
     unfinished,
     upgrade,
 )
-from rebal.planner.timeouts import in_words, of_family
+from rebal.planner.timeouts import in_words, with_family
 
 
 @rule(
@@ -39,7 +39,7 @@ from rebal.planner.timeouts import in_words, of_family
     Severity.BLOCK,
     "A member lacks the target assignor while others are about to drop the old one",
     reference="Kafka upgrade notes for 2.4; KIP-429, compatibility and migration plan",
-    applies=(by_lists, stable),
+    applies=(goal_needs_lists, stable),
     traits={Trait.ADMISSION},
     accepts=Risk.TARGET_MISSING,
 )
@@ -137,7 +137,7 @@ def _running(facts: Facts, target: str) -> str:
     "The target does not come first in a mixed assignor list",
     reference="Kafka: GroupMetadataManager (what a load restores), consumer configuration "
     "(partition.assignment.strategy); KIP-429; KIP-726",
-    applies=(planning, by_lists),
+    applies=(planning, goal_needs_lists),
     traits={Trait.PASSING},
 )
 def target_not_first(context: Context) -> Findings:
@@ -191,7 +191,7 @@ def target_not_first(context: Context) -> Findings:
     Severity.WARN,
     "A static member that restarts in time causes no rebalance",
     reference="KIP-345; KIP-814; KAFKA-10284; GroupMetadataManager: updateStaticMemberAndRebalance",
-    applies=(planning, by_lists, lambda context: context.client not in WITHOUT_STATIC),
+    applies=(planning, goal_needs_lists, lambda context: context.client not in WITHOUT_STATIC),
     traits={Trait.PASSING},
 )
 def static_members(context: Context) -> Findings:
@@ -236,7 +236,7 @@ _SECOND: Final = 3
     Severity.WARN,
     "Restarted one by one, these members cause very many rebalances",
     reference="KIP-429; Kafka: group.initial.rebalance.delay.ms, max.poll.interval.ms (arithmetic)",
-    applies=(planning, by_lists, stable),
+    applies=(planning, goal_needs_lists, stable),
     traits={Trait.PASSING},
 )
 def many_rebalances(context: Context) -> Findings:
@@ -262,7 +262,7 @@ def many_rebalances(context: Context) -> Findings:
         return
     first = 0 if len(context.holding) == len(context.members) else _FIRST * len(ahead)
     total = first + (_SECOND if context.goal == COOPERATIVE else _FIRST) * len(ahead)
-    own = in_words([of_family(facts.member, facts.family) for facts in ahead])
+    own = in_words([with_family(facts.member, facts.family) for facts in ahead])
     yield found(
         f"{len(ahead)} members restarted one by one cause about {total} rebalances. Each member "
         f"that is killed instead of shut down adds its timeout: {own}.",
@@ -277,7 +277,7 @@ def many_rebalances(context: Context) -> Findings:
     Severity.BLOCK,
     "The coordinator was reloaded, and no rebalance has completed since",
     reference="Kafka: GroupMetadataManager, replay of GroupMetadataValue; seen on 4.1.1",
-    applies=(by_lists, stable),
+    applies=(goal_needs_lists, stable),
     traits={Trait.ADMISSION},
     accepts=Risk.FORGOTTEN_LISTS,
 )
@@ -353,7 +353,7 @@ def _why_unknown(context: Context) -> str:
     Severity.WARN,
     "The deployment starts new members before the old ones have left",
     reference="Kafka: session.timeout.ms; Kubernetes: Deployment, maxSurge",
-    applies=(planning, by_lists),
+    applies=(planning, goal_needs_lists),
     traits={Trait.PASSING},
 )
 def surge(context: Context) -> Findings:
@@ -394,7 +394,7 @@ def surge(context: Context) -> Findings:
     Severity.ASK,
     "Does a rebalance listener expect the full set of partitions?",
     reference="Kafka upgrade notes for 2.4; ConsumerRebalanceListener; spring-kafka#1448",
-    applies=(planning, classic, no_downgrade, unfinished),
+    applies=(planning, classic, goal_is_not_eager, unfinished),
     traits=(Trait.REVIEW,),
 )
 def listener(context: Context) -> Findings:
@@ -426,7 +426,7 @@ def listener(context: Context) -> Findings:
     Severity.ASK,
     "Does a librdkafka rebalance callback call assign()?",
     reference="librdkafka: INTRODUCTION.md; dotnetcore/CAP#1655; confluent-kafka-python#1040",
-    applies=(planning, classic, no_downgrade),
+    applies=(planning, classic, goal_is_not_eager),
     traits=(Trait.REVIEW,),
 )
 def incremental_assign(context: Context) -> Findings:
@@ -475,7 +475,7 @@ _KIP848 = (
     "Does the code handle commits that fail while partitions move?",
     reference="Kafka upgrade notes for 2.5; KafkaConsumer.commitSync; KIP-848 (OffsetCommit); "
     "getsentry/arroyo#419; Blizzard/node-rdkafka#1146",
-    applies=(planning, classic, no_downgrade),
+    applies=(planning, classic, goal_is_not_eager),
     traits=(Trait.REVIEW,),
 )
 def commit_in_rebalance(context: Context) -> Findings:
@@ -510,7 +510,7 @@ def commit_in_rebalance(context: Context) -> Findings:
     Severity.ASK,
     "Is state rebuilt whenever partitions are assigned?",
     reference="line/decaton#98; ConsumerRebalanceListener",
-    applies=(planning, classic, no_downgrade, unfinished),
+    applies=(planning, classic, goal_is_not_eager, unfinished),
     traits=(Trait.REVIEW,),
 )
 def state_per_assignment(context: Context) -> Findings:

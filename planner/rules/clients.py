@@ -29,11 +29,11 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
-    answers,
-    by_lists,
     classic,
+    family_commands,
     found,
-    no_downgrade,
+    goal_is_not_eager,
+    goal_needs_lists,
     planning,
     rule,
     stable,
@@ -89,7 +89,7 @@ def no_mixed_list(context: Context) -> Findings:
     # A group that is not Stable has no path yet, and may get one that stops these clients alone.
     if (
         not context.planning
-        or not (context.goal in (COOPERATIVE, EAGER) and context.both_kinds)
+        or not (context.goal in (COOPERATIVE, EAGER) and context.mixes_protocols)
         or not context.stable
         or context.unable
         or (context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead))
@@ -158,7 +158,7 @@ def _next_starts(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=guessed,
             fix=what_decides(context, guessed),
-            commands=answers(context, guessed),
+            commands=family_commands(context, guessed),
         )
 
 
@@ -188,7 +188,7 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
         members=[*named, *undecided],
         fix="Stop and restart nothing before the client is known. "
         f"{what_decides(context, undecided)}",
-        commands=answers(context, undecided),
+        commands=family_commands(context, undecided),
     )
 
 
@@ -248,7 +248,7 @@ def eager_only_client(context: Context) -> Findings:
             members=maybe,
             fix=f"Restart nothing before the client is known. {what_decides(context, maybe)} "
             f"If it is right: {_MOVE[0].lower()}{_MOVE[1:]}",
-            commands=answers(context, maybe),
+            commands=family_commands(context, maybe),
         )
 
 
@@ -270,7 +270,7 @@ def _clients(members: list[Facts]) -> str:
     Severity.WARN,
     "A Java member with a mixed assignor list stays EAGER, whatever is elected",
     reference="Kafka: ConsumerCoordinator (the highest protocol common to its own list); KIP-429",
-    applies=(by_lists, no_downgrade),
+    applies=(goal_needs_lists, goal_is_not_eager),
     traits={Trait.PASSING},
 )
 def still_eager(context: Context) -> Findings:
@@ -371,7 +371,7 @@ def mixed_languages(context: Context) -> Findings:
     Severity.WARN,
     "A sticky member sends its previous assignment without a generation",
     reference="KIP-341; aio-libs/aiokafka#1176",
-    applies=(by_lists,),
+    applies=(goal_needs_lists,),
 )
 def no_generation(context: Context) -> Findings:
     """Members on `sticky` send their previous partitions without a generation, and subscribe
@@ -476,7 +476,7 @@ def no_such_assignor(context: Context) -> Findings:
             else f"Restart nothing before the client is known. {what_decides(context, named)}",
             commands=(NamedCommand(f"plan {other}", context.replan(to=other)),)
             if proven
-            else answers(context, named),
+            else family_commands(context, named),
         )
 
 
@@ -491,7 +491,7 @@ _STRICT: Final = {"java": "2.4", "librdkafka": "2.16", "kafka-python": "3.0"}
     "A leader of another client cannot read a member's subscription",
     reference="ConsumerProtocolSubscription.json (v1 needs owned partitions); segmentio/kafka-go "
     "0.4.51 with Java 2.8.2 to 4.1.1, librdkafka 2.16.0 and kafka-python 3.0.12 on a 4.1.1 broker",
-    applies=(by_lists,),
+    applies=(goal_needs_lists,),
 )
 def unreadable_bytes(context: Context) -> Findings:
     """A member marks its subscription as version 1 and sends version 0.
@@ -588,5 +588,5 @@ def no_bridge(context: Context) -> Findings:
             if bridge.verdict is Tri.NO
             else "Restart nothing before the client is known. "
             f"{what_decides(context, bridge.members)}",
-            commands=() if bridge.verdict is Tri.NO else answers(context, bridge.members),
+            commands=() if bridge.verdict is Tri.NO else family_commands(context, bridge.members),
         )

@@ -15,7 +15,7 @@ from rebal.groups.commands import options
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupType, Member, Refusal
 from rebal.groups.protocol import borrowed_in
-from rebal.planner.admission.check import JoinEvent, admitted, still_out
+from rebal.planner.admission.check import JoinEvent, admitted, unresolved_rejections
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, CONSUMER
@@ -27,16 +27,16 @@ from rebal.planner.rules.registry import (
     Trait,
     Tri,
     ahead,
-    by_lists,
     classic,
     found,
+    goal_needs_lists,
     narrowing_step,
     planning,
     rule,
     unfinished,
     with_lists,
 )
-from rebal.planner.timeouts import in_words, of_family
+from rebal.planner.timeouts import in_words, with_family
 
 
 @rule(
@@ -118,7 +118,7 @@ def grace_period(context: Context) -> Findings:
         yield found(
             "does each process get enough time to finish its batch, commit and leave the group "
             "before it is killed? If not, partitions stop at every restart until the session "
-            f"ends: {in_words([of_family(facts.member, facts.family) for facts in dynamic])}.",
+            f"ends: {in_words([with_family(facts.member, facts.family) for facts in dynamic])}.",
             members=dynamic,
         )
 
@@ -388,7 +388,7 @@ def unexplained(context: Context) -> list[Departed]:
     if context.counted:
         return []
     gone = list(context.snapshot.departed)[::-1]
-    for out in still_out(context.snapshot):
+    for out in unresolved_rejections(context.snapshot):
         earlier = next((one for one in gone if _is_same(one, out)), None)
         if earlier is not None:
             gone.remove(earlier)
@@ -443,7 +443,9 @@ def said_of_all(gone: list[Departed], context: Context) -> str:
     return ", ".join(said(one, context) for one in gone[:NAMED]) + more
 
 
-def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCommand, ...]]:
+def departed_answers(
+    gone: list[Departed], context: Context
+) -> tuple[str, tuple[NamedCommand, ...]]:
     """Return both possible answers on departed members, as a text and as commands.
 
     One states that they belong to the service, the other that they left for good.
@@ -478,7 +480,7 @@ def _time(passed: timedelta) -> str:
     Severity.ASK,
     "Does anything else join this group from time to time?",
     reference="Kafka: group coordinator (only present members count)",
-    applies=(planning, by_lists, unfinished),
+    applies=(planning, goal_needs_lists, unfinished),
 )
 def absent_members(context: Context) -> Findings:
     """No source of evidence shows members that are not in the group now; only people know them.
@@ -534,7 +536,7 @@ def departed_members(context: Context) -> Findings:
         gone = [one for one in gone if not _is_done(one, context)]
     if not gone or (context.planning and any(endangering_step(one, context) for one in gone)):
         return
-    text, commands = answers(gone, context)
+    text, commands = departed_answers(gone, context)
     yield found(
         f"{said_of_all(gone, context)}: {'does it' if len(gone) == 1 else 'do they'} belong to the "
         "service?",
@@ -584,7 +586,7 @@ def returning_members(context: Context) -> Findings:
     if not steps:
         return
     one = len(gone) == 1
-    text, commands = answers(gone, context)
+    text, commands = departed_answers(gone, context)
     yield found(
         f"{said_of_all(gone, context)}: {'does it' if one else 'do they'} belong to the service? "
         f"{'Its' if one else 'A'} return is rejected once step {min(steps)} has begun.",

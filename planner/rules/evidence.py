@@ -5,7 +5,12 @@ from typing import Final
 
 from rebal.groups.clients import default_list
 from rebal.groups.model import GroupState, GroupType, Knowledge, Refusal
-from rebal.planner.admission.check import if_renamed, label, rejected_again, still_out
+from rebal.planner.admission.check import (
+    answer_if_repeated,
+    departed_hint,
+    label,
+    unresolved_rejections,
+)
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.advice.actions import DEFAULTS
 from rebal.planner.advice.steps import restart_fix, start_fix
@@ -23,10 +28,10 @@ from rebal.planner.rules.registry import (
     Trait,
     Tri,
     ahead,
-    answers,
-    by_lists,
     classic,
+    family_commands,
     found,
+    goal_needs_lists,
     narrowing_step,
     planning,
     read_brokers,
@@ -45,7 +50,7 @@ from rebal.planner.verdict import opposite
     Severity.BLOCK,
     "A member's assignor list is not known",
     reference="Kafka protocol, DescribeGroups; KIP-412 (dynamic broker log levels)",
-    applies=(by_lists, stable),
+    applies=(goal_needs_lists, stable),
     traits={Trait.PENDING, Trait.ADMISSION},
     accepts=Risk.UNKNOWN_LISTS,
 )
@@ -293,7 +298,7 @@ def unknown_family(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix=what_decides(context, unknown),
-            commands=answers(context, unknown),
+            commands=family_commands(context, unknown),
         )
     by_id = [facts for facts in named if facts.family is not None]
     if by_id:
@@ -305,7 +310,7 @@ def unknown_family(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=by_id,
             fix=what_decides(context, by_id),
-            commands=answers(context, by_id),
+            commands=family_commands(context, by_id),
         )
 
 
@@ -320,7 +325,7 @@ def _matters(context: Context, facts: Facts) -> bool:
     # RB104 and RB105 speak of clients that take no list of both kinds.
     return (
         lacks
-        and context.both_kinds
+        and context.mixes_protocols
         and facts.takes_mixed is Tri.YES
         and context.may_take_mixed(facts) is Tri.CANNOT_TELL
     )
@@ -359,7 +364,7 @@ def guessed_family(context: Context) -> Findings:
             "proven.",
             members=named,
             fix=what_decides(context, named),
-            commands=answers(context, named),
+            commands=family_commands(context, named),
         )
 
 
@@ -399,11 +404,11 @@ def rejected(context: Context) -> Findings:
     of_programs = ": this is a Kafka Streams group" if context.streams else ""
     if context.group.protocol_type == "connect":
         of_programs = ": this is a group of Connect workers"
-    for item in still_out(context.snapshot):
+    for item in unresolved_rejections(context.snapshot):
         stranger = context.is_stranger(item.list)
-        again = rejected_again(context.memory, item, stranger=stranger)
+        again = answer_if_repeated(context.memory, item, stranger=stranger)
         answer = opposite(again.verdict) if item.error == INCONSISTENT else Tri.CANNOT_TELL
-        if answer is Tri.NO or _has_its_place(context, item):
+        if answer is Tri.NO or _group_is_complete(context, item):
             continue
         causes = [facts for facts in context.members if facts.member.member_id in again.blame]
         blame = ""
@@ -424,13 +429,13 @@ def rejected(context: Context) -> Findings:
             members=causes if answer is Tri.YES else (),
             evidence=(item.evidence,),
             fix=(_LEFT_BEHIND if migrates else _OTHER_GROUP if apart else start_fix(context, [who]))
-            + if_renamed(item.instance_id),
+            + departed_hint(item.instance_id),
             before_step=narrowing_step(context) if context.classic else None,
             urgent=True,
         )
 
 
-def _has_its_place(context: Context, one: Refusal) -> bool:
+def _group_is_complete(context: Context, one: Refusal) -> bool:
     """Return whether the group is complete, by the user's count, without the rejected client.
 
     No entry of a stopped member may count: the rejection must be older than the longest session,

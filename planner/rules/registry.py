@@ -26,7 +26,7 @@ from rebal.groups.clients import family, libraries, version_tuple
 from rebal.groups.commands import options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import Evidence, GroupSnapshot, GroupType, Tri
-from rebal.planner.clients import assumed, cooperative, refuses_mixed
+from rebal.planner.clients import assume_family_value, cooperative, refuses_mixed
 from rebal.planner.commands import AGREED, ANSWER, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kip848 import Answer
@@ -275,7 +275,7 @@ def with_lists(context: Context) -> bool:
     return context.classic or to_consumer(context)
 
 
-def by_lists(context: Context) -> bool:
+def goal_needs_lists(context: Context) -> bool:
     """Return whether the group is classic and the goal is COOPERATIVE or EAGER."""
     return context.classic and context.goal in (COOPERATIVE, EAGER)
 
@@ -285,7 +285,7 @@ def upgrade(context: Context) -> bool:
     return context.goal == COOPERATIVE
 
 
-def no_downgrade(context: Context) -> bool:
+def goal_is_not_eager(context: Context) -> bool:
     """Return whether the goal is not EAGER."""
     return context.goal != EAGER
 
@@ -412,7 +412,7 @@ def what_decides(context: Context, found: Sequence[Facts]) -> str:
     )
 
 
-def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
+def family_commands(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
     """Return a command for each client family that these members may run, which states that family.
 
     A command also accepts the risks that a plan for this family needs: client version and unread
@@ -423,7 +423,7 @@ def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...
     for key, of_it in list(_left(context, found).items())[:_ANSWERS]:
         stops = refuses_mixed(key) and len(of_it) == len(context.members)
         every = len(of_it) == len(unproven)
-        values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
+        values = [key] if every else [assume_family_value(f.member.client_id, key) for f in of_it]
         words = options(ANSWER, list(dict.fromkeys(values)))
         runs = f"{context.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
         since = family(key).kip848_since

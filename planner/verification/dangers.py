@@ -1,7 +1,7 @@
 """Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member, lag.
 
 The module also finds partitions that nobody reads: those without an owner (`without_owner`,
-`owner_for`), and those whose owner commits nothing (`unread`, which the end of a plan waits for).
+`owner_for`), and those whose owner commits nothing (`commit_wait`, for the end of a plan).
 
 Each danger is reported only after its own delay, because a normal restart looks similar at first: a
 member owns nothing in its first seconds, and each restart costs some rebalances.
@@ -44,7 +44,7 @@ from rebal.groups.assignors.server import SERVER_NAMES
 from rebal.groups.clients import assignors
 from rebal.groups.compact import Lag, Lags
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Member, Moment, Record, Tri
-from rebal.planner.admission.check import if_renamed
+from rebal.planner.admission.check import departed_hint
 from rebal.planner.advice.actions import rebalance_of, wait, worded
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, natural, owned
@@ -153,7 +153,7 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Danger:
         "or kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
         "alive.",
         fix="Follow `next`: it names the list that is admitted, or what must come first."
-        + "".join(dict.fromkeys(if_renamed(one.instance_id) for one in out)),
+        + "".join(dict.fromkeys(departed_hint(one.instance_id) for one in out)),
         members=tuple(facts.member.member_id for facts in causes),
         since=out[0].since,
     )
@@ -395,7 +395,7 @@ def _lag(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
         )
 
 
-def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
+def commit_wait(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
     """Return until when the end of the plan waits for commits, as a clause; None if it need not.
 
     Since the last gate holds, each owner must be seen to commit, and recently, on each of its

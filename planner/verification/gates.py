@@ -39,7 +39,7 @@ from rebal.planner.context import (
 )
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.verdict import opposite
-from rebal.planner.verification.journal import JournalEntry, PlanContext, assumed, looks_of
+from rebal.planner.verification.journal import JournalEntry, PlanContext, list_is_assumed, looks_of
 
 
 class Proof(Record, frozen=True, kw_only=True):
@@ -292,7 +292,7 @@ class AnswerLedger:
         self.fell_back: set[str] = set()
         self._incremental: set[str] = set()
         baseline = plan.baseline
-        if not (baseline.redacted or any(map(assumed, baseline.members))):
+        if not (baseline.redacted or any(map(list_is_assumed, baseline.members))):
             self._add(PlanContext(plan, baseline), "the plan's baseline")
         for look in looks_of(plan, entries):
             self._recall(look)
@@ -348,7 +348,7 @@ class AnswerLedger:
                 found[key] = proof = GATES[step.aim](context, step, facts)
                 if proof.done is not Tri.CANNOT_TELL:
                     self._said[key][proof.done] = where
-                    if assumed(facts.member):
+                    if list_is_assumed(facts.member):
                         self.words[key] = "assumed by the user"
         return found
 

@@ -42,7 +42,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import undisputed
-from rebal.planner.admission.check import client_key, joined_since, member_of
+from rebal.planner.admission.check import client_key, joined_since_rejection, member_of
 from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import identity_keys, owned, stated_in
@@ -367,7 +367,7 @@ def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntr
         for seen in look.members
         if seen.instance_id == one.instance_id is not None
     }
-    if member is not None and joined_since(member, one) is not Tri.NO:
+    if member is not None and joined_since_rejection(member, one) is not Tri.NO:
         later.add(member.member_id)
     new = later.difference(*(look.ids for look in looks if look.at <= shown_at))
     return replace(one, rejoined_as=min(new)) if new else one
@@ -384,7 +384,7 @@ def known_before(
     )
 
 
-def assumed(member: Member) -> bool:
+def list_is_assumed(member: Member) -> bool:
     """Return whether this member's assignor list is the user's statement, not evidence."""
     return any(item.source is Source.ASSUMED for item in member.assignors.evidence)
 

@@ -25,7 +25,7 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.advice.actions import TRIED, acceptable, first, restart_of
+from rebal.planner.advice.actions import TRIED, acceptable, first_admitted, restart_of
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
@@ -33,7 +33,7 @@ from rebal.planner.kip848 import not_range
 from rebal.planner.plan import Aim, Plan, Risk, Step, StepKind
 from rebal.planner.verdict import agreed, first_reason, worst
 from rebal.planner.verification.gates import AnswerLedger
-from rebal.planner.verification.journal import JournalEntry, assumed
+from rebal.planner.verification.journal import JournalEntry, list_is_assumed
 
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
 _CLOCKS: Final = timedelta(minutes=1)
@@ -142,7 +142,7 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
         proven=bool(found),
         by_hand=bool(proof.by_hand if not names else doubt is None) and free,
         changed_since=free and newer is not None and doubt == newer,
-        vouched=done is Tri.YES and word is not None and (not found or assumed(member)),
+        vouched=done is Tri.YES and word is not None and (not found or list_is_assumed(member)),
         contradicted=word is not None and (against is not None or done is Tri.NO),
         evidence=member.assignors.evidence,
     )
@@ -260,7 +260,7 @@ def step_standing(
     )
     open_ = [(answer, why) for holds, answer, why in rows if holds]
     if not open_ and aim in (Aim.WIDEN, Aim.REFRESH):
-        why = _remembered(plan, step, context, ignore)
+        why = _next_step_rejection(plan, step, context, ignore)
         open_ = [(Tri.CANNOT_TELL, why)] if why is not None else []
     return StepStanding(
         id=step.id,
@@ -319,7 +319,9 @@ def begun_step(
     return current
 
 
-def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]) -> str | None:
+def _next_step_rejection(
+    plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
+) -> str | None:
     """Return why the coordinator may reject the next step's first restart, of whichever member.
 
     That is asked only of a next step that drops the old assignor. Return None for another step, or
@@ -328,7 +330,9 @@ def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, s
     later = plan.after(step)
     if later is None or not later.aim.leaves_old or not context.ahead:
         return None
-    one = first((restart_of(context, f, later.target_list) for f in context.ahead[:TRIED]), ignore)
+    one = first_admitted(
+        (restart_of(context, f, later.target_list) for f in context.ahead[:TRIED]), ignore
+    )
     if one.verdict is Tri.YES or acceptable(one, ignore):
         return None
     return f"step {later.id} is not proven to be admitted: {one.reason} ({Risk.FORGOTTEN_LISTS})"
@@ -415,7 +419,7 @@ def contrary_evidence(
     eager = wanted is RebalanceProtocol.EAGER
     admission = restart_of(context, facts, names)
     at_odds = {None, member.member_id} & {c.member_id for c in context.snapshot.contradictions}
-    exact = known.knowledge is Knowledge.EXACT and not assumed(member)
+    exact = known.knowledge is Knowledge.EXACT and not list_is_assumed(member)
     return first_reason(
         [
             (at_odds, "the evidence on it contradicts itself"),

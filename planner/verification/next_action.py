@@ -27,10 +27,10 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupType, Knowledge, Tri
-from rebal.planner.admission.check import Needs, address, rejected_again, still_out
+from rebal.planner.admission.check import Needs, address, answer_if_repeated, unresolved_rejections
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
-from rebal.planner.advice.wording import by_word
+from rebal.planner.advice.wording import proven_and_confirmed
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.difference import elected_since
@@ -40,7 +40,7 @@ from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session, until_session_ends
 from rebal.planner.verdict import first_reason
-from rebal.planner.verification.dangers import Danger, DangerKind, decides, owner_for, unread
+from rebal.planner.verification.dangers import Danger, DangerKind, commit_wait, decides, owner_for
 from rebal.planner.verification.journal import JournalEntry, same_since
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
@@ -328,8 +328,8 @@ def _may_hold_another(look: Look) -> bool:
     given = {one.target_list for one in look.plan.steps if one.target_list}
     starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
     again = [
-        rejected_again(context.memory, one, stranger=context.is_stranger(one.list)).verdict
-        for one in still_out(context.snapshot)
+        answer_if_repeated(context.memory, one, stranger=context.is_stranger(one.list)).verdict
+        for one in unresolved_rejections(context.snapshot)
     ]
     return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
@@ -399,14 +399,14 @@ def settle_rejection(look: Look) -> Advice | None:
     if undated:
         until = max((one.until for one in undated if one.until is not None), default=None)
         after = f"; else look again after {until:%H:%M:%SZ}" if until is not None else ""
-        return advised.show(
+        return advised.ask_for(
             look.context,
             Needs.CLOCK,
             f"the log shows that {undated[0].label} was rejected, and not when{after}",
         )
     uncounted = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
     if uncounted:
-        return advised.count([one.label for one in uncounted], len(look.context.members))
+        return advised.ask_member_count([one.label for one in uncounted], len(look.context.members))
     hidden = look.out(OutsiderKind.REJECTED, Doubt.ENTRY)
     return _wait_for_entry(look, hidden) if hidden else None
 
@@ -511,7 +511,7 @@ def show_lists(look: Look) -> Advice | None:
         )
         or f"nothing shows the {look.step.brings} of {named}"
     )
-    made = advised.show(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
+    made = advised.ask_for(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
     return _or_restart(look, made, look.members(rest), "or") if now.by_hand_list else made
 
 
@@ -560,7 +560,7 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
 
 def wait_for_commits(look: Look) -> Advice | None:
     """Return the advice to wait at the end for commits of owners with lag; else None."""
-    reason = None if look.later or look.fresh else unread(look.plan, look.seen, look.context)
+    reason = None if look.later or look.fresh else commit_wait(look.plan, look.seen, look.context)
     return advised.wait(reason) if reason else None
 
 
@@ -572,7 +572,7 @@ def end(look: Look) -> Advice:
         (not look.current.vouched, "the plan is carried out"),
     )
     return advised.nothing(
-        first_reason(rows) or f"finished; {by_word(len(look.current.done), vouched)}"
+        first_reason(rows) or f"finished; {proven_and_confirmed(len(look.current.done), vouched)}"
     )
 
 

@@ -27,7 +27,7 @@ from rebal.groups.model import (
     Refusal,
     Tri,
 )
-from rebal.planner.admission.check import address, still_out
+from rebal.planner.admission.check import address, unresolved_rejections
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in
 from rebal.planner.plan import Plan
@@ -208,7 +208,7 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
 
     They are in doubt (`Doubt.NAME`) if more clients left the group than are missing from the count.
     """
-    gone = _gone(plan, seen, context)
+    gone = _unmatched_members(plan, seen, context)
     if not gone:
         return
     said, labels = plan.accepted.families, names(gone)
@@ -237,7 +237,7 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
         )
 
 
-def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Member]:
+def _unmatched_members(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Member]:
     """Return the members of the most complete earlier look that match no member of the group now.
 
     Empty if no member is missing. A restarted member has a new member id. It is matched by instance
@@ -291,7 +291,7 @@ def _rejections(
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and bool(context.members)
     counted = None if estimated else context.expected
-    for one in still_out(context.snapshot):
+    for one in unresolved_rejections(context.snapshot):
         shown_at = one.shown_at or now
         long_ago = when(one.at) < plan.baseline.captured_at - timedelta(days=1)
         at = one.at if compared or long_ago else None

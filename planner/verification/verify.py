@@ -50,9 +50,9 @@ from rebal.planner.verification.journal import (
     JournalEntry,
     PlanContext,
     as_stated,
-    assumed,
     here_again,
     known_before,
+    list_is_assumed,
     look_of,
     looks_of,
     remembered,
@@ -461,13 +461,13 @@ def entry_of(
                 lacks=tuple(
                     n
                     for n, (_, lacks) in by_step.items()
-                    if member.member_id in lacks and not assumed(member)
+                    if member.member_id in lacks and not list_is_assumed(member)
                 ),
                 contradicted=tuple(
                     each.id for each in standing.steps if member.member_id in each.contradicted
                 ),
                 assignors=None
-                if assumed(member) or seen.assignors == lists.get(member.member_id)
+                if list_is_assumed(member) or seen.assignors == lists.get(member.member_id)
                 else seen.assignors,
                 software=None if seen.software == clients.get(member.member_id) else seen.software,
             )

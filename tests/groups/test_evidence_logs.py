@@ -17,7 +17,7 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, LogRead, Observation, Refused
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Refusal, Source
 from rebal.inspectors.logs.lines import stamp_of, unwrap
-from rebal.planner.admission.check import still_out
+from rebal.planner.admission.check import unresolved_rejections
 from tests.groups import observed
 from tests.groups.observed import COOP, JAVA, MIXED, NOW, at, group, joined, member, refused
 
@@ -310,7 +310,7 @@ def test_a_rejoin_of_an_older_member_with_the_same_client_id_resolves_no_rejecti
     seen = [*known, rejected(), rejoin(new=False)]
     merged = merge(group(member("pod", host="/h1")), seen)
     assert [one.rejoined_as for one in merged.refusals] == [None]
-    assert [one.client_id for one in still_out(merged)] == ["pod"]
+    assert [one.client_id for one in unresolved_rejections(merged)] == ["pod"]
 
 
 def test_lines_of_one_log_are_ordered_by_position_even_without_times() -> None:

@@ -17,7 +17,7 @@ from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs import steps
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_assignors, by_workers
-from rebal.planner.timeouts import Speed, in_words, of_families
+from rebal.planner.timeouts import Speed, in_words, with_families
 from tests.examples import examples
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH
@@ -112,7 +112,7 @@ def test_unset_timeouts_of_several_clients_are_a_range_and_an_assumed_family_has
     assert "6 to 45 s" in text
     assert "of 2 not known, and a default of Java's clients and sarama" in text
     bare = group_of({"members": [{"id": "a", "family": None}]})
-    ours = of_families(bare, {"a-0f0f": "sarama"})
+    ours = with_families(bare, {"a-0f0f": "sarama"})
     assert "session timeout 10 s, rebalance timeout up to 60 s" in in_words(ours.members)
     part = in_words(group_of({"members": [{"id": "c", "timeouts": [6000, None]}]}).members)
     assert "session timeout 6 s (request log), rebalance timeout up to 300 s (by def" in part

@@ -16,14 +16,14 @@ from rebal.planner.admission.check import (
     LeaveEvent,
     Needs,
     admitted,
-    rejected_again,
+    answer_if_repeated,
     restart,
 )
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
     classic_joins,
     memory_of,
-    static_returns,
+    static_restarts_when_full,
 )
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
@@ -242,11 +242,11 @@ def test_the_version_decides_whether_a_disabled_policy_rejects_classic_joins(
 def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
     version: str | None, answer: Tri
 ) -> None:
-    assert static_returns(Cluster(version=version)) is answer
+    assert static_restarts_when_full(Cluster(version=version)) is answer
     members = [{"id": "a", "instance": "a", "protocol_type": "consumer"}]
     spec = {"members": members, "type": "consumer", "elected": "uniform"}
     found = memory_of(context_of({**spec, "cluster": {"version": version}}))
-    assert found.static_returns is answer
+    assert found.static_restarts_when_full is answer
 
 
 def test_server_side_assignor_is_not_taken_for_part_of_a_members_list() -> None:
@@ -316,11 +316,14 @@ def test_full_kip848_group_admits_a_static_restart_if_brokers_allow_it(
         cases=((entry("s", "range", instance="s"),),),
         others=(entry("t", instance="t"), entry("d")),
         max_size=3,
-        static_returns=answer,
+        static_restarts_when_full=answer,
     )
     log = Evidence(source=Source.REQUEST_LOG)
     rejected = Refusal(list=("range",), instance_id=who, evidence=log)
-    for asked in (admitted(full, restart(full, who, ("range",))), rejected_again(full, rejected)):
+    for asked in (
+        admitted(full, restart(full, who, ("range",))),
+        answer_if_repeated(full, rejected),
+    ):
         assert asked.verdict is answer
         assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
     two = [JoinEvent(assignors=None, kip848=True)] * 2

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import Evidence, GroupSnapshot, GroupState, Member, Refusal, Source, Tri
-from rebal.planner.admission.check import joined_since, member_of, still_out
+from rebal.planner.admission.check import joined_since_rejection, member_of, unresolved_rejections
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Action, Plan
@@ -280,7 +280,7 @@ def test_a_client_id_that_others_have_names_no_member(
     out = [{**one, "list": ["range"]} for one in out]
     seen = look(1, [{**app(1, joined=1), "client": client}], refusals=out)
     assert (member_of(seen, seen.refusals[0]) is not None) is known
-    assert (seen.refusals[0] in still_out(seen)) is not known, "it is back"
+    assert (seen.refusals[0] in unresolved_rejections(seen)) is not known, "it is back"
 
 
 @pytest.mark.parametrize(
@@ -552,4 +552,4 @@ def test_later_join_with_an_old_member_id_ends_the_rejection_of_a_static_member_
     hours = (timedelta(hours=-1), timedelta(hours=1))
     first, last = (AT + each for each in hours)
     member = Member(member_id="m-1", first_joined_at=first, joined_at=last)
-    assert joined_since(member, out) is answer
+    assert joined_since_rejection(member, out) is answer

@@ -159,7 +159,7 @@ def _defect(*places: tuple[Any, str, Replacement]) -> Callable[[], AbstractConte
 
 MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # A static member's list counts as known to the coordinator, whatever a load left of it.
-    1: _defect((memory, "_joined_since", _static_survives)),
+    1: _defect((memory, "_joined_since_load", _static_survives)),
     # A restart is advised beside an undecided rule.
     2: _defect((advice, "admitted", _cannot_tell_is_yes)),
     # The plan's lists are checked against the assignor that was elected when it was made.

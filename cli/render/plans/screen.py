@@ -235,7 +235,7 @@ def _blocking(plan: Plan, found: Sequence[Finding], label: str = "") -> Rows:
     blocks = sorted((one for one in found if one not in asked), key=_urgency)
     for finding in blocks[:_BLOCKING]:
         yield label or _label(finding, plan), f"{finding.rule} {finding.message}"
-        if plan.holds_later(finding) and plan.mends(finding):
+        if plan.holds_later(finding) and plan.restarts_members_of(finding):
             continue
         if finding.fix:
             yield "", hanging("→", finding.fix, 1)

@@ -187,7 +187,9 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
 
     def _has_no_place(self, request: Beat | JoinRequest) -> bool:
-        returns = self._brokers.static_returns and request.instance_id in self._members.static
+        returns = (
+            self._brokers.static_restarts_when_full and request.instance_id in self._members.static
+        )
         full = len(self._members) >= self._brokers.consumer_max_size
         return full and not returns and request.member_id not in self._members
 

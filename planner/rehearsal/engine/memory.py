@@ -148,9 +148,10 @@ class Brokers(Record, frozen=True, kw_only=True):
     group.consumer.heartbeat.interval.ms, group.consumer.session.timeout.ms and
     group.consumer.max.size, `consumer_assignor` is the first of group.consumer.assignors, and
     `migration` is group.consumer.migration.policy. `classic_joins` is False if the brokers reject
-    joins with the classic protocol (KAFKA-20640). With `static_returns` a static member may return
-    to a full group (KAFKA-20601). `streams_delay` is group.streams.initial.rebalance.delay.ms; for
-    other times a Streams group uses those of KIP-848 groups, which have the same defaults.
+    joins with the classic protocol (KAFKA-20640). `static_restarts_when_full` is True if a static
+    member can restart in a full group (KAFKA-20601). `streams_delay` is
+    group.streams.initial.rebalance.delay.ms; for other times a Streams group uses those of KIP-848
+    groups, which have the same defaults.
     `assignment_interval` is group.consumer.assignment.interval.ms (KIP-1263, since Kafka 4.3).
     `first_epoch` is the epoch of an empty group (1 since 4.3, KAFKA-20268). `lacking` are the types
     of groups that the brokers do not support: CONSUMER (KIP-848) or STREAMS (KIP-1071).
@@ -167,7 +168,7 @@ class Brokers(Record, frozen=True, kw_only=True):
     consumer_assignor: str = "uniform"
     migration: str = "bidirectional"
     classic_joins: bool = True
-    static_returns: bool = False
+    static_restarts_when_full: bool = False
     streams_delay: float = 3.0
     assignment_interval: float = 0.0
     first_epoch: int = 0

@@ -183,7 +183,7 @@ def test_another_subscription_gives_the_group_an_epoch() -> None:
 
 
 FULL = kip848(brokers=Brokers(consumer_max_size=3))
-KEEPS = Brokers(consumer_max_size=3, static_returns=True)
+KEEPS = Brokers(consumer_max_size=3, static_restarts_when_full=True)
 REJECTED = "m1 INCONSISTENT_GROUP_PROTOCOL"
 ADMISSION = {
     "the group is full": (FULL, [JOIN], "late GROUP_MAX_SIZE_REACHED"),
