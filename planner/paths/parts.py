@@ -35,7 +35,7 @@ from rebal.planner.facts import listed
 from rebal.planner.kip848 import Answer, allows, needed
 from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.steps import by_assignors, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.steps import by_assignors, stop_and_start, wait_for_empty_text
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import with_brokers_sessions, with_families
 from rebal.planner.verdict import reasons
@@ -443,7 +443,7 @@ def over_a_stop(
 
 def stop_all(members: Sequence[Member]) -> str:
     """Return the instruction to stop all members of the group and then start them."""
-    return ALL_AT_ONCE.format(empty=see_it_empty(members))
+    return ALL_AT_ONCE.format(empty=wait_for_empty_text(members))
 
 
 def agreed(risk: Risk) -> str:

@@ -3,9 +3,9 @@
 A roll-out that is too large is rehearsed by sampling: one restart of each kind stands for the
 others of its kind. Its rehearsal begins with the group as the earlier restarts leave it, and
 includes the restart just before. The costs of a plan are sampled in the same way (`restart_kinds`
-and `chosen` serve both). Two restarts are of one kind if processes of one kind restart and the rest
-of the group has the same assignor lists and protocols: the coordinator's answer to a join depends
-on nothing else.
+and `choose_restarts` serve both). Two restarts are of one kind if processes of one kind restart and
+the rest of the group has the same assignor lists and protocols: the coordinator's answer to a join
+depends on nothing else.
 """
 
 import math
@@ -333,7 +333,7 @@ class Chosen(NamedTuple):
         return self.rehearsed == len(self.places)
 
 
-def chosen(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None) -> Chosen:
+def choose_restarts(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None) -> Chosen:
     """Choose the restarts to rehearse, and assign every restart to a chosen one of its kind.
 
     `kinds` has the kind of each restart. Of each kind the middle restart is chosen, or `each`
@@ -491,7 +491,9 @@ class Rollout:
         leads = next((r for r in scene.running if r.member_id == scene.leader), scene.running[0])
         kinds = list(enumerate(restart_kinds(before, after, leads.process.name)))
         # The first and the last restart are like no other.
-        return chosen([kinds[0], *((None, kind) for _, kind in kinds[1:-1]), *kinds[1:][-1:]])
+        return choose_restarts(
+            [kinds[0], *((None, kind) for _, kind in kinds[1:-1]), *kinds[1:][-1:]]
+        )
 
     def _one(self, place: int, seed: int, assignors: Mapping[str, Assignor] | None) -> Rehearsal:
         """Rehearse the restart with index `place`, after the one before it.

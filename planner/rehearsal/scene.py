@@ -348,7 +348,7 @@ def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
     return scene
 
 
-def used(scene: Scene, given: Mapping[str, float]) -> tuple[Used, ...]:
+def parameter_values(scene: Scene, given: Mapping[str, float]) -> tuple[Used, ...]:
     """Return the values of every parameter in `scene`; `given` are the values that the user set."""
     found = {name: one.values(scene) for name, one in PARAMETERS.items()}
     found |= {name: [value] for name, value in given.items()}

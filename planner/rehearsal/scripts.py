@@ -18,7 +18,7 @@ from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.groups.streams import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.rehearsal.engine.member import Process, RunningProcess, refusal
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess, client_rejection
 from rebal.planner.rehearsal.engine.memory import Brokers
 
 
@@ -148,7 +148,10 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
     old = {}
     for running in scene.running:
         asked = [replace(running.process, assignors=each) for each in lists]
-        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked):
+        if any(
+            client_rejection(each) and not client_rejection(replace(each, version=None))
+            for each in asked
+        ):
             old[running.process.name] = replace(running.process, version=None)
     here = tuple(replace(r, process=old.get(r.process.name, r.process)) for r in scene.running)
     said = f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says"

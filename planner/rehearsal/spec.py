@@ -162,7 +162,7 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
     return spec, _owners(snapshot, spec)
 
 
-def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
+def subscribed_topics(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
     """Return every topic that at least one of the subscriptions contains."""
     return set().union(*set(subscriptions))
 
@@ -170,15 +170,17 @@ def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
 def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
     group = snapshot.group
     if group.type is GroupType.CONSUMER and not server_side:
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             "it is a KIP-848 group: its broker assigns the partitions, by uniform or range, and "
             "asks no client-side assignor",
         )
     if group.type in (GroupType.SHARE, GroupType.STREAMS):
-        raise _refusal(snapshot, f"it is a {group.type} group, which has no client-side assignor")
+        raise _cannot_simulate(
+            snapshot, f"it is a {group.type} group, which has no client-side assignor"
+        )
     if group.protocol_type not in (None, "", "consumer"):
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             f"its protocol type is {group.protocol_type}, and only consumer groups have "
             "partition assignors"
@@ -190,7 +192,7 @@ def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
         )
     _check_members(snapshot)
     if _is_streams(snapshot):
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             "it is a Kafka Streams program, which brings its own assignor (stream) and can use "
             "no other",
@@ -199,7 +201,7 @@ def _check_group(snapshot: GroupSnapshot, server_side: bool) -> None:
 
 def _check_members(snapshot: GroupSnapshot) -> None:
     if not snapshot.members:
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             f"it has no members (state {snapshot.group.state}); capture it while its members run: "
             "rebal inspect GROUP --save",
@@ -212,7 +214,7 @@ def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
     if member.subscribed_topics:
         return member.subscribed_topics
     why, pattern = member.subscription_error, member.subscribed_regex
-    raise _refusal(
+    raise _cannot_simulate(
         snapshot,
         f"the subscription of member {member.member_id} "
         + (
@@ -232,11 +234,13 @@ def _rack(member: Member) -> str | None:
 
 
 def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
-    names = sorted(wanted(member.topics for member in spec.members))
+    names = sorted(subscribed_topics(member.topics for member in spec.members))
     if not names:
-        raise _refusal(snapshot, "its members subscribe to no topic, so there is nothing to assign")
+        raise _cannot_simulate(
+            snapshot, "its members subscribe to no topic, so there is nothing to assign"
+        )
     if not any(spec.partitions.get(name) for name in names):
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             f"the snapshot describes none of the topics that its members subscribe to "
             f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''}); capture the group with "
@@ -252,7 +256,7 @@ def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
             for topic, partition in member.owned:
                 other = first.setdefault((topic, partition), member.member_id)
                 if other != member.member_id:
-                    raise _refusal(
+                    raise _cannot_simulate(
                         snapshot,
                         f"partition {partition} of {topic} has two owners, {other} and "
                         f"{member.member_id}; capture the group again when it is Stable",
@@ -267,7 +271,7 @@ def _owned(
     now = target if server_side and target is not None else member.assignment
     unknown = sorted(topic for topic in now.keys() - counts.keys() if now[topic])
     if unknown:
-        raise _refusal(
+        raise _cannot_simulate(
             snapshot,
             f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
             "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
@@ -275,5 +279,5 @@ def _owned(
     return tuple(sorted((topic, number) for topic, some in now.items() for number in some))
 
 
-def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:
+def _cannot_simulate(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:
     return CannotSimulateError(f"cannot simulate {snapshot.group.group_id}: {why}.")

@@ -17,9 +17,9 @@ from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import (
     empty_after,
     move_online,
-    see_it_empty,
     stop_and_start,
     stop_some,
+    wait_for_empty_text,
 )
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
@@ -244,14 +244,14 @@ def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
     assert made.seconds == pytest.approx(30 + 3 + 3, abs=0.1)
     # Killed, they count for 60 s; then the coordinator's 3 s, then the slowest, 120 s.
     assert made.worst_seconds == pytest.approx(60 + 3 + 120, abs=3.5)
-    assert see_it_empty(dynamic.members) == "see the group Empty"
+    assert wait_for_empty_text(dynamic.members) == "see the group Empty"
     static = group_of({"members": [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]})
     over = stop_and_start(static, "uniform", kip848=True, speed=SPEED)
     # Its session began with its last heartbeat, up to 3 s before it stopped.
     assert 60 - 3 < over.seconds < 60 + 2 * POLL
     assert over.worst_seconds == pytest.approx(over.seconds, abs=3)
     assert "the sessions of those that do not leave when they stop (60 s)" in over.text
-    assert "60 s later" in see_it_empty(static.members)
+    assert "60 s later" in wait_for_empty_text(static.members)
     assert empty_after(group(1, family="streams").members) == 45, "Streams never leaves"
     assert empty_after(group(1).members) == 0
 

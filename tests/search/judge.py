@@ -50,12 +50,12 @@ class SeenWorld(World):
         self.group.refresh(topic)
         super()._metadata_seen(topic)
 
-    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
+    def record_event(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         if what == "started":
             self.book.built(self.witness.line(consumer).life)
         elif what == "stopped":
             self.book.closed(self.witness.line(consumer).life)
-        super().tell(consumer, what, detail)
+        super().record_event(consumer, what, detail)
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
         self.book.completed()

@@ -498,12 +498,12 @@ class Witness(SimulatedGroup):
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         life = next((one for one in self._book.lives if one.member_id == member_id), None)
         if life is not None:
-            known = self.now.waits_for(member_id)
+            known = self.now.counts_member(member_id)
             self._book.leave(life, member_id, Error.NONE if known else Error.UNKNOWN_MEMBER_ID)
         super().leave(member_id, self.line(client), why)
 
-    def silent(self, member_id: str, last: float, client: Client) -> str:
-        return super().silent(member_id, last, self.line(client))
+    def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
+        return super().heartbeats_stopped(member_id, last, self.line(client))
 
     def beat(self, request: Beat, client: Client) -> BeatAnswer:
         line, classic = self.line(client), not self.kip848

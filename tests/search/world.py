@@ -307,7 +307,7 @@ class SimulatedWorld:
         """Return whether the evidence shows that this process was a member of the group."""
         operator, book = self.operator, self.world.book
         lives = [one for one in book.lives if one.process.name == process.name and one.member_id]
-        counted = any(self.world.group.now.waits_for(one.member_id) for one in lives)
+        counted = any(self.world.group.now.counts_member(one.member_id) for one in lives)
         if counted or "request log" not in operator.kinds:
             # The coordinator counts a member that is down until its session ends.
             return False

@@ -77,9 +77,9 @@ class ServerAssignor:
 
         The order has no meaning, because a target is a set of partitions.
         """
-        return self.assign_and_tell(spec)[0]
+        return self.assign_with_undecided(spec)[0]
 
-    def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
+    def assign_with_undecided(self, spec: Spec) -> tuple[Assignment, Undecided]:
         """Return the target assignment, and the topics and members whose order could change it."""
         if not spec.members:
             return {}, Undecided()

@@ -37,7 +37,12 @@ from rebal.groups.model import (
 )
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.leaders import work_of
-from rebal.planner.rehearsal.engine.member import Process, RunningProcess, fixed_protocol, refusal
+from rebal.planner.rehearsal.engine.member import (
+    Process,
+    RunningProcess,
+    client_rejection,
+    fixed_protocol,
+)
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.rehearse import new_ids
 from rebal.planner.rehearsal.scene import (
@@ -124,7 +129,7 @@ class Roll(Record, frozen=True, kw_only=True):
         """True if the group is a KIP-848 group before the roll-out or during it."""
         return self.protocol == _CONSUMER or self.snapshot.group.type is GroupType.CONSUMER
 
-    def shrunk(self, share: int) -> Roll:
+    def scaled_down(self, share: int) -> Roll:
         """Return this roll-out for a smaller group, in which one member stands for `share` members.
 
         That member owns the partitions of all of them. Members that restart and members that stay
@@ -315,7 +320,9 @@ class CostStart:
         # A newer version comes with the restart, or the list is a stand-in that the client refuses.
         protocol = self._roll.protocol or made.protocol
         for other in ({"version": None}, {"family": "java"}):
-            if refusal(replace(made, assignors=self.then or made.assignors, protocol=protocol)):
+            if client_rejection(
+                replace(made, assignors=self.then or made.assignors, protocol=protocol)
+            ):
                 made = replace(made, **other)
         if killed:
             slow = made.rebalance - made.heartbeat - made.poll - _NOTICED

@@ -47,7 +47,14 @@ from rebal.planner.rehearsal.costs.start import (
 from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
-from rebal.planner.rehearsal.rehearse import Chosen, chosen, effort, rehearse, restart_kinds, total
+from rebal.planner.rehearsal.rehearse import (
+    Chosen,
+    choose_restarts,
+    effort,
+    rehearse,
+    restart_kinds,
+    total,
+)
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent, processes
 from rebal.planner.rehearsal.spec import work_by_worker
@@ -147,7 +154,7 @@ class RehearsedRoll:
         units = self._units
         cut = [tuple(chain(*units[at : at + batch])) for at in range(0, len(units), batch)]
         some = self._chosen(cut)
-        share = self._share(batch, some.rehearsed)
+        share = self._members_per_simulated(batch, some.rehearsed)
         if share > 1:
             return self._by_fewer(share, batch, name)
         expected = self._sum(cut, some, killed=False)
@@ -177,9 +184,9 @@ class RehearsedRoll:
         before = {name: start.process(name, done=False, killed=False) for name in start.lists}
         after = ({name: start.process(name, done=True, killed=False) for name in b} for b in cut)
         each = _EACH_KIP848 if self._roll.kip848 else 1
-        return chosen(list(restart_kinds(before, after)), each=each, most=2 * most)
+        return choose_restarts(list(restart_kinds(before, after)), each=each, most=2 * most)
 
-    def _share(self, batch: int, places: int) -> int:
+    def _members_per_simulated(self, batch: int, places: int) -> int:
         """Return how many members one simulated member stands for, to limit the work.
 
         It is more than 1 only for large batches in KIP-848 groups, where each join computes a new
@@ -192,7 +199,7 @@ class RehearsedRoll:
         return min(batch, math.ceil(work / _MOST))
 
     def _by_fewer(self, share: int, batch: int, name: str) -> Paced:
-        rehearsed = RehearsedRoll(self._roll.shrunk(share), rough=self._rough)
+        rehearsed = RehearsedRoll(self._roll.scaled_down(share), rough=self._rough)
         fewer = rehearsed._paced(math.ceil(batch / share), name)
         # Each that leaves or joins gives the group an epoch.
         rebalances = fewer.pace.rebalances * len(self._order) / len(rehearsed._order)
@@ -513,7 +520,7 @@ def _set(setting: str, roll: Roll) -> str:
     return setting + ("" if setting in roll.snapshot.cluster.settings else ", by default")
 
 
-def see_it_empty(members: Sequence[Member]) -> str:
+def wait_for_empty_text(members: Sequence[Member]) -> str:
     """Return the instruction to wait until the group has no members, and how long that takes."""
     held = empty_after(members)
     return f"see the group Empty{f' ({held:g} s later, when sessions end)' if held else ''}"

@@ -91,7 +91,7 @@ class Consumer(SimulatedMember):
         """
         if not self.alive or self._joining:
             return False
-        if self._group.now.waits_for(self.member_id):
+        if self._group.now.counts_member(self.member_id):
             self._again = True
             self._set_moving(True)
             self._step.at(self._next_poll(self._agenda.now), self._rejoin)
@@ -109,7 +109,7 @@ class Consumer(SimulatedMember):
             error = Error.UNKNOWN_MEMBER_ID
         else:
             error = self._group.now.commit(self.member_id, self.generation, self)
-        if self._tell_commit(error) is Error.FENCED_INSTANCE_ID:
+        if self._record_commit(error) is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         elif error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
             self.wake()
@@ -275,7 +275,7 @@ class Consumer(SimulatedMember):
         self._read_metadata_for(answer.members)
         made = self._around.assign(answer.assignor, answer.members, self)
         if isinstance(made, str):
-            self._around.tell(self, "failed as leader", made)
+            self._around.record_event(self, "failed as leader", made)
             self._close()
         else:
             at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
@@ -369,7 +369,7 @@ class Consumer(SimulatedMember):
         self.failed += 1
         self.rejected += 1
         if self.rejected == 1:
-            self._around.tell(self, "rejected", error.name)
+            self._around.record_event(self, "rejected", error.name)
         wait = retries_after(self.process, self.rejected)
         if wait and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
@@ -421,7 +421,9 @@ class Consumer(SimulatedMember):
         if leaves:
             self._group.leave(self.member_id, self)
         else:
-            self.member_id = self._group.silent(self.member_id, last, self) or self.member_id
+            self.member_id = (
+                self._group.heartbeats_stopped(self.member_id, last, self) or self.member_id
+            )
 
     # Time
 
@@ -432,15 +434,15 @@ class Consumer(SimulatedMember):
 
     def _poll_too_late(self, until: float) -> None:
         if self.alive and until == self._busy_until and self.member_id:
-            self._around.tell(self, "past its poll timeout")
-            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+            self._around.record_event(self, "past its poll timeout")
+            self._ledger.mark_past_timeout(self.process.name, now=self._agenda.now, over=False)
             member_id, self.member_id, self.generation = self.member_id, "", -1
             self._set_moving(True)
             self._step.at(until, self._start_anew, Error.UNKNOWN_MEMBER_ID)
             if self.instance_id is None:
                 self._group.leave(member_id, self, "a member did not poll in time")
             else:
-                self._group.silent(member_id, self._heard_last(), self)
+                self._group.heartbeats_stopped(member_id, self._last_beat_before_end(), self)
 
     def _under_way(self) -> bool:
         return self._woken or self._joining or not self.member_id

@@ -322,7 +322,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         """
         member = self._members.get(member_id)
         if self.away:
-            self.silent(member_id, self._agenda.now, client)
+            self.heartbeats_stopped(member_id, self._agenda.now, client)
         elif member is not None:
             self._fence(member, why)
 

@@ -233,7 +233,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         member.client, member.heard, member.silent = client, self._agenda.now, False
         completing = self.phase is GroupState.COMPLETING_REBALANCE
         if same and (completing or (self.phase is GroupState.STABLE and not leads)):
-            self._tell_generation(member)
+            self._send_join_answer(member)
         else:
             self._members.join_again(member, request)
             self.prepare("the leader joined again" if leads else "a member joined again")
@@ -244,7 +244,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         place = self._add(request, client)
         place.new, place.partitions = False, old.partitions
         self._members.remove(old)
-        old.turn_away(Error.FENCED_INSTANCE_ID)
+        old.reject(Error.FENCED_INSTANCE_ID)
         leads = self.leader == old.member_id
         if leads:
             self.leader = request.member_id
@@ -254,7 +254,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         ):
             self._store()
             # KIP-814: an older client is not told that it leads, and assigns nothing.
-            self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
+            self._send_join_answer(place, leads=leads and client.skips_assignment, skips=True)
         else:
             place.joining = True
             self.prepare("the list of a static member changed the vote")
@@ -314,7 +314,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         they close, and the member counts until its session ends.
         """
         if self.away:
-            self.silent(member_id, self._agenda.now, client)
+            self.heartbeats_stopped(member_id, self._agenda.now, client)
         elif self._pending.pop(member_id, None) is not None:
             stable = self.phase in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
             if stable and self._brokers.kind is CoordinatorKind.JAVA:
@@ -326,16 +326,16 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._remove(self._members[member_id])
             self.prepare(why)
 
-    def silent(self, member_id: str, last: float, client: Client) -> str:
+    def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
         """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
         Returns its member id; empty if the coordinator does not count it. A static member whose
         first join is not answered yet does not know its id, and is found by its `client`.
         """
         waiting = (id_ for id_, one in self._members.items() if one.client is client)
-        return super().silent(member_id or next(waiting, ""), last, client)
+        return super().heartbeats_stopped(member_id or next(waiting, ""), last, client)
 
-    def waits_for(self, member_id: str) -> bool:
+    def counts_member(self, member_id: str) -> bool:
         """Return whether the coordinator counts this member, or expects it to join with this id."""
         return member_id in self._members or member_id in self._pending
 
@@ -348,7 +348,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         self._barrier.cancel()
         for member in self._members.values():
             if member.joining or member.syncing:
-                member.turn_away(error)
+                member.reject(error)
 
     def _load(self) -> None:
         """Restore the group from its record in __consumer_offsets.
@@ -466,9 +466,9 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             if self.phase is not GroupState.COMPLETING_REBALANCE:
                 return
             member.joining = False
-            self._tell_generation(member)
+            self._send_join_answer(member)
 
-    def _tell_generation(
+    def _send_join_answer(
         self, member: ClassicMember, *, leads: bool | None = None, skips: bool = False
     ) -> None:
         leads = member.request.member_id == self.leader if leads is None else leads
@@ -518,7 +518,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         self._members.remove(member)
         if self.leader == member.member_id:
             self.leader = next((m.member_id for m in self._members.ordered(self._members)), None)
-        member.turn_away(Error.UNKNOWN_MEMBER_ID)
+        member.reject(Error.UNKNOWN_MEMBER_ID)
 
     def _evict(self, member: ClassicMember, why: str) -> None:
         self._remove(member)

@@ -105,12 +105,12 @@ class SimulatedGroup:
         """Handle a LeaveGroup of the classic protocol."""
         self.now.leave(member_id, client, why)
 
-    def silent(self, member_id: str, last: float, client: Client) -> str:
+    def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
         """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
         Returns its member id; empty if the coordinator does not count it as a member.
         """
-        return self.now.silent(member_id, last, client)
+        return self.now.heartbeats_stopped(member_id, last, client)
 
     def delete(self) -> Error:
         """Handle a DeleteGroups, and return the error code; the group must have no members."""
@@ -184,7 +184,7 @@ class SimulatedGroup:
         made.seat([Seat(m.request, m.client, m.partitions) for m in members])
         for member in members:
             if member.silent:
-                made.silent(member.request.member_id, member.heard, member.client)
+                made.heartbeats_stopped(member.request.member_id, member.heard, member.client)
         if members and not resting:
             self._watcher.stable(group.number)
 
@@ -217,7 +217,7 @@ class SimulatedGroup:
         made.seat(seats, vote.assignor or "", None)
         for member in classic:
             if member.silent:
-                made.silent(member.member_id, member.heard, member.client)
+                made.heartbeats_stopped(member.member_id, member.heard, member.client)
         if leaving:
             made.prepare("the last member with group.protocol=consumer left")
         elif not resting:

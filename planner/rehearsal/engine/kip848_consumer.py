@@ -68,12 +68,12 @@ class Kip848Consumer(SimulatedMember):
 
     def enforce_rebalance(self) -> bool:
         """Write a note and return False: the client ignores KIP-568 requests with a warning."""
-        self._around.tell(self, "enforceRebalance ignored")
+        self._around.record_event(self, "enforceRebalance ignored")
         return False
 
     def commit(self) -> Error:
         """Commit offsets now, and return the error code; a note has the Java client's exception."""
-        return self._tell_commit(self._group.now.commit(self.member_id, self._epoch, self))
+        return self._record_commit(self._group.now.commit(self.member_id, self._epoch, self))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Change the subscription to `topics`; the next heartbeat sends them."""
@@ -137,16 +137,16 @@ class Kip848Consumer(SimulatedMember):
             self._woken = True
             self._heartbeat.after(BACKOFF, self._beat)
         elif error in (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH):
-            self._around.tell(self, "fenced", error.name)
+            self._around.record_event(self, "fenced", error.name)
             self._set_moving(True)
             self._stale = True
             if self.owned:
-                self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+                self._ledger.mark_past_timeout(self.process.name, now=self._agenda.now, over=False)
             after = self._next_poll(self._agenda.now) if self.owned else self._agenda.now
             self._step.at(after, self._lose)
         else:
             self.rejected = 1
-            self._around.tell(self, "rejected", error.name)
+            self._around.record_event(self, "rejected", error.name)
             self._drop_all()
             self._end(leaves=False)
 
@@ -213,7 +213,7 @@ class Kip848Consumer(SimulatedMember):
         if leaves:
             epoch = LEAVES if self.instance_id is None else COMES_BACK
             self._group.beat(self._request(epoch, full=False), self)
-        self._group.silent(self.member_id, last, self)
+        self._group.heartbeats_stopped(self.member_id, last, self)
 
     # Time
 
@@ -224,8 +224,8 @@ class Kip848Consumer(SimulatedMember):
 
     def _poll_too_late(self, until: float) -> None:
         if self.alive and until == self._busy_until and not self._stale:
-            self._around.tell(self, "past its poll timeout")
-            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+            self._around.record_event(self, "past its poll timeout")
+            self._ledger.mark_past_timeout(self.process.name, now=self._agenda.now, over=False)
             self._stale = True
             self._set_moving(True)
             self._depart(self._last_beat(), leaves=True)

@@ -38,7 +38,7 @@ def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
     return replace(member, owned=() if eager else member.owned, user_data=data)
 
 
-def assigned(assignor: Assignor, spec: Spec) -> tuple[Assignment, Undecided]:
+def compute_assignment(assignor: Assignor, spec: Spec) -> tuple[Assignment, Undecided]:
     """Return the assignment that the leader, or a KIP-848 coordinator, computes for `spec`.
 
     The second item names topics and members whose unknown order could change the assignment.
@@ -50,7 +50,7 @@ def assigned(assignor: Assignor, spec: Spec) -> tuple[Assignment, Undecided]:
     if isinstance(assignor, KafkaAssignor):
         return assignor.assign_remembered(spec), Undecided()
     if isinstance(assignor, ServerAssignor):
-        return assignor.assign_and_tell(spec)
+        return assignor.assign_with_undecided(spec)
     return assignor.assign(spec), Undecided()
 
 
@@ -101,17 +101,17 @@ class Rounds:
             LeaderWouldFail: the real leader throws or never ends.
             CustomAssignorError: a custom assignor fails.
         """
-        read, self._result = self.next()
+        read, self._result = self.compute_next()
         return read, self._result
 
-    def next(self) -> tuple[Spec, Assignment]:
+    def compute_next(self) -> tuple[Spec, Assignment]:
         """Return the result of the next `rebalance`, without giving members the assignment."""
         self._receive()
         spec, assignor = self.spec, self._assignor
         if not isinstance(assignor, ServerAssignor):
             members = (sent(assignor, member, eager=self._eager) for member in spec.members)
             spec = replace(spec, members=tuple(members))
-        result, undecided = assigned(assignor, spec)
+        result, undecided = compute_assignment(assignor, spec)
         self.undecided = Undecided(
             self.undecided.topics | undecided.topics, self.undecided.members | undecided.members
         )

@@ -162,7 +162,7 @@ class Ledger:
                     Ownership(owner=owner, start=start, end=now)
                 )
 
-    def past(self, owner: str, *, now: float, over: bool) -> None:
+    def mark_past_timeout(self, owner: str, *, now: float, over: bool) -> None:
         """Record that `owner` is past its session or poll timeout.
 
         With `over`, record that it is not any more, because it has dropped its partitions.

@@ -73,7 +73,7 @@ class RunningProcess(Record, frozen=True, kw_only=True):
     generation: int | None = None
 
 
-def refusal(process: Process) -> str:
+def client_rejection(process: Process) -> str:
     """Return the reason why the client itself rejects these settings; empty if it accepts them."""
     client = family(process.family)
     if process.protocol == "consumer" and client.kip848(process.version) is Tri.NO:
@@ -199,7 +199,7 @@ class Surroundings(Protocol):
     ) -> Assignment | str:
         """Return the leader's assignment by member id, or an error message if the leader fails."""
 
-    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
+    def record_event(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Record the event `what` of a member at the current time."""
 
     def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
@@ -266,20 +266,20 @@ class SimulatedMember(ABC):
     def stop(self) -> None:
         """Close cleanly: revoke all partitions, and leave the group if the client does that."""
         if self.alive:
-            self._around.tell(self, "stopped")
+            self._around.record_event(self, "stopped")
             self._close()
 
     def kill(self) -> None:
         """End without LeaveGroup: the coordinator counts the member until its session ends."""
         if self.alive:
-            self._around.tell(self, "killed")
+            self._around.record_event(self, "killed")
             self._ledger.release(self.process.name, self.owned, self._agenda.now)
             self._end(leaves=False)
 
     def busy(self, seconds: float) -> None:
         """Process records for `seconds` without a poll; heartbeats go on."""
         if self.alive:
-            self._around.tell(self, "busy", f"{seconds:g} s")
+            self._around.record_event(self, "busy", f"{seconds:g} s")
             self._set_moving(True)
             self._in_application(seconds)
             self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
@@ -289,9 +289,9 @@ class SimulatedMember(ABC):
         if self.alive:
             now, last = self._agenda.now, self._last_beat()
             self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
-            self._around.tell(self, "frozen", f"{seconds:g} s")
+            self._around.record_event(self, "frozen", f"{seconds:g} s")
             self._set_moving(True)
-            self._group.silent(self.member_id, last, self)
+            self._group.heartbeats_stopped(self.member_id, last, self)
             self._agenda.at(last + self._session, self._past_session, self._frozen_until)
             self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
 
@@ -326,11 +326,11 @@ class SimulatedMember(ABC):
 
     def _past_session(self, until: float) -> None:
         if self.alive and self._frozen_until == until and until > self._agenda.now:
-            self._ledger.past(self.process.name, now=self._agenda.now, over=False)
+            self._ledger.mark_past_timeout(self.process.name, now=self._agenda.now, over=False)
 
     def _thaw(self, until: float) -> None:
         if self.alive and until == self._frozen_until:
-            self._group.now.awake(self.member_id)
+            self._group.now.heartbeats_resumed(self.member_id)
             self._run_again()
 
     # Its end
@@ -345,12 +345,12 @@ class SimulatedMember(ABC):
             self._end(leaves=leaves)
 
     def _end(self, *, leaves: bool) -> None:
-        last = self._heard_last()
+        last = self._last_beat_before_end()
         self.alive, self.owned = False, frozenset()
         self._step.cancel()
         self._set_moving(False)
         self._depart(last, leaves=leaves)
-        self._around.tell(self, "ended")
+        self._around.record_event(self, "ended")
 
     # Partitions and time
 
@@ -379,9 +379,9 @@ class SimulatedMember(ABC):
     def _drop_all(self) -> float:
         """Lose all partitions, and return the seconds that onPartitionsLost takes."""
         if self.owned:
-            self._around.tell(self, "lost", f"{len(self.owned)}")
+            self._around.record_event(self, "lost", f"{len(self.owned)}")
         took = self._give_up(self.owned, self.lost, self.process.on_lost)
-        self._ledger.past(self.process.name, now=self._agenda.now, over=True)
+        self._ledger.mark_past_timeout(self.process.name, now=self._agenda.now, over=True)
         return took
 
     def _in_application(self, seconds: float) -> float:
@@ -403,22 +403,22 @@ class SimulatedMember(ABC):
         """
         if callback not in self.process.fails_in:
             return False
-        self._around.tell(self, "callback failed", callback)
+        self._around.record_event(self, "callback failed", callback)
         self._close()
         return True
 
-    def _tell_commit(self, error: Error) -> Error:
+    def _record_commit(self, error: Error) -> Error:
         if error is Error.NONE:
-            self._around.tell(self, "committed")
+            self._around.record_event(self, "committed")
         else:
-            self._around.tell(self, "commit failed", _THROWN.get(error, error.name))
+            self._around.record_event(self, "commit failed", _THROWN.get(error, error.name))
         return error
 
     def _last_beat(self) -> float:
         now = self._agenda.now
         return now - (now - self._beats_from) % self._interval
 
-    def _heard_last(self) -> float:
+    def _last_beat_before_end(self) -> float:
         return self._chance.last_beat(self.member_id, self._last_beat(), self._session)
 
     def _set_moving(self, moving: bool) -> None:

@@ -230,7 +230,7 @@ class ClassicMember(CountedMember):
         self.new = True
         self.partitions: Owned = ()
 
-    def turn_away(self, error: Error) -> None:
+    def reject(self, error: Error) -> None:
         """Answer the pending JoinGroup or SyncGroup with `error`; without one, wake the member.
 
         Its next heartbeat then gets the error.
@@ -434,11 +434,11 @@ class MovingCoordinator(ABC, Generic[_M]):
             if member.request is not None
         }
 
-    def waits_for(self, member_id: str) -> bool:
+    def counts_member(self, member_id: str) -> bool:
         """Return whether the coordinator still counts this member."""
         return member_id in self._members
 
-    def silent(self, member_id: str, last: float, client: Client) -> str:
+    def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
         """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
         Returns its member id; empty if the coordinator does not count it.
@@ -450,7 +450,7 @@ class MovingCoordinator(ABC, Generic[_M]):
         self._watch(member)
         return member_id
 
-    def awake(self, member_id: str) -> None:
+    def heartbeats_resumed(self, member_id: str) -> None:
         """Record that a silent member sends heartbeats again."""
         member = self._members.get(member_id)
         if member is not None:

@@ -27,7 +27,7 @@ from rebal.planner.rehearsal.engine.leaders import (
     OF_FAMILY,
     PROTOCOLS,
     WorkerLeaders,
-    assigned,
+    compute_assignment,
     sent,
     work_of,
 )
@@ -37,7 +37,7 @@ from rebal.planner.rehearsal.engine.member import (
     Protocols,
     RunningProcess,
     SimulatedMember,
-    refusal,
+    client_rejection,
 )
 from rebal.planner.rehearsal.engine.memory import Brokers, JoinRequest
 
@@ -142,7 +142,7 @@ class World:
         if self.rebalances and self.rebalances[-1].ended is None:
             return False
         if self._silent:
-            self._silent = set(filter(group.waits_for, self._silent))
+            self._silent = set(filter(group.counts_member, self._silent))
         return not self._silent
 
     # What happens to processes
@@ -244,10 +244,10 @@ class World:
         mine = (one for one in everyone if member_id in (one.member_id, one.last_id))
         consumer = next(mine, None)
         if consumer is not None and consumer.alive:
-            self.ledger.past(consumer.process.name, now=self.agenda.now, over=False)
+            self.ledger.mark_past_timeout(consumer.process.name, now=self.agenda.now, over=False)
         self._note(consumer.process.name if consumer is not None else member_id, "removed", why)
 
-    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
+    def record_event(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Record the event `what` of a member at the current time."""
         self._note(consumer.process.name, what, detail)
         if what == "ended":
@@ -285,7 +285,9 @@ class World:
                 # kafkajs deals its own topics alone.
                 read = tuple(replace(member, topics=leader.process.topics) for member in read)
             known = {t: count for t, count in self._topics.items() if t not in leader.unread}
-            result, _ = assigned(chosen, replace(self._spec, members=read, partitions=known))
+            result, _ = compute_assignment(
+                chosen, replace(self._spec, members=read, partitions=known)
+            )
         except RebalError as error:
             return str(error)
         validates = leader.protocol is RebalanceProtocol.COOPERATIVE
@@ -302,7 +304,7 @@ class World:
         if self.opaque:
             return {}
         spec = replace(self._spec, members=tuple(members), partitions=self._topics)
-        return assigned(server_assignor(assignor, self._topic_ids), spec)[0]
+        return compute_assignment(server_assignor(assignor, self._topic_ids), spec)[0]
 
     # Inside
 
@@ -364,16 +366,16 @@ class World:
         if self._due.get(process.name) is not process:
             return
         del self._due[process.name]
-        why = refusal(process)
+        why = client_rejection(process)
         if why:
             self._note(process.name, "did not start", why)
         else:
             consumer = self._consumer(process)
-            self.tell(consumer, "started")
+            self.record_event(consumer, "started")
             consumer.start()
 
     def _note_silent(self, consumer: SimulatedMember) -> None:
-        if self.group.now.waits_for(consumer.member_id):
+        if self.group.now.counts_member(consumer.member_id):
             self._silent.add(consumer.member_id)
 
     def _topic_changed(self, topic: str, noticed: float) -> None:

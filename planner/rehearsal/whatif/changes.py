@@ -1,9 +1,9 @@
 """Input of a simulation: the assignor by its name, and the changes of a what-if.
 
-`chosen` returns the assignor: one of Kafka's own, the coordinator's, or a custom one. `course`
-turns `Changes` (members, partitions and topics that are added or removed) into steps, each of which
-makes the group rebalance. `assumes` returns the simulation's assumptions, and `leader_time`
-estimates how long the leader computes.
+`find_assignor` returns the assignor: one of Kafka's own, the coordinator's, or a custom one.
+`course` turns `Changes` (members, partitions and topics that are added or removed) into steps, each
+of which makes the group rebalance. `assumes` returns the simulation's assumptions, and
+`leader_time` estimates how long the leader computes.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from rebal.groups.clients import older
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member, RebalanceProtocol, Record, Tri
 from rebal.planner.context import names
-from rebal.planner.rehearsal.spec import wanted
+from rebal.planner.rehearsal.spec import subscribed_topics
 
 CustomAssignors = Mapping[str, Assignor]
 _PREFIX: Final = "consumer:"
@@ -45,7 +45,7 @@ class Choice(NamedTuple):
         return RebalanceProtocol.COOPERATIVE if self.cooperative else RebalanceProtocol.EAGER
 
 
-def chosen(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choice:
+def find_assignor(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choice:
     """Return the assignor called `name`; in a KIP-848 group `range` means the coordinator's.
 
     Raises:
@@ -88,7 +88,7 @@ def assumes(
             f"the snapshot is redacted: {choice.name} goes by hashes of the real member ids, "
             "so other, equally good partitions may move"
         )
-    unknown = wanted(member.topics for member in spec.members) - spec.partitions.keys()
+    unknown = subscribed_topics(member.topics for member in spec.members) - spec.partitions.keys()
     if unknown:
         made.append(
             "there are no more topics than the snapshot describes: members also subscribe to "
@@ -219,7 +219,7 @@ def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTi
     general = len(set(map(frozenset, subscriptions))) > 1
     if not general or assignor not in ("sticky", "cooperative-sticky"):
         return None
-    partitions = sum(spec.partitions.get(topic, 0) for topic in wanted(subscriptions))
+    partitions = sum(spec.partitions.get(topic, 0) for topic in subscribed_topics(subscriptions))
     most = _MOST * partitions**2
     if most < _WORTH_SAYING:
         return None
@@ -294,7 +294,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     }
     spec = _with_racks(spec, changes, find)
     by_id = {member.member_id: member for member in spec.members}
-    known = wanted(member.topics for member in spec.members)
+    known = subscribed_topics(member.topics for member in spec.members)
     everybody = [name for name in changes.add_topics if name not in known]
     if changes.add_partitions or changes.add_topics:
         steps.append(_topics_step(spec, changes, everybody, notes))

@@ -49,8 +49,8 @@ from rebal.planner.rehearsal.whatif.changes import (
     LeaderTime,
     WhatIfError,
     assumes,
-    chosen,
     course,
+    find_assignor,
     leader_time,
 )
 from rebal.planner.timeouts import Speed
@@ -169,7 +169,7 @@ class Walk:
         choice, spec = self._choice, self.group.spec
         asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self.settled
         if asked and len({member.topics for member in spec.members}) > 1:
-            _, result = self.group.next()
+            _, result = self.group.compute_next()
             self.again = self.after.without(self._state(self.group.spec, result)).total
 
     def _round(self, why: str, after: Owners) -> Round:
@@ -327,12 +327,12 @@ def simulate(
         WhatIfError: the group cannot undergo one of the changes.
         CustomAssignorError: a custom assignor fails.
     """
-    choice = chosen(assignor, snapshot, custom or {})
+    choice = find_assignor(assignor, snapshot, custom or {})
     spec, first = start_of(snapshot, server_side=choice.server_side)
     plan = course(snapshot, spec, changes or Changes())
     numbers = _numbers(spec, plan)
     begin = partial(Walk, plan.start, first, numbers, choice, most_rounds=most_rounds)
-    made, failure = _walked(plan, begin)
+    made, failure = _apply_steps(plan, begin)
     before, after = made.before, made.after
     kept = before.sizes - before.without(after).sizes
     owned = len(before.by_partition.keys() & after.by_partition.keys())
@@ -397,7 +397,7 @@ def _numbers(spec: Spec, plan: Course) -> Mapping[str, int]:
     return numbers
 
 
-def _walked(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | None]:
+def _apply_steps(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | None]:
     """Apply all steps, and return the resulting walk and the leader's failure (None: no failure).
 
     After a failure the walk is at its start, with the group unchanged.

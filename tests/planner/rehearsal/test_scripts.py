@@ -12,8 +12,8 @@ from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import (
     PARAMETERS,
     VARIANTS,
+    parameter_values,
     scene_of,
-    used,
     variant,
 )
 from rebal.planner.rehearsal.scene import with_parameters as with_
@@ -325,7 +325,7 @@ def test_every_rehearsal_parameter_sets_the_value_that_the_rehearsal_reads(name:
     if name != "metadata":
         assert set(PARAMETERS[name].values(changed)) == {value}
         assert changed != FOUR
-    (one,) = [one for one in used(changed, {name: value}) if one.name == name]
+    (one,) = [one for one in parameter_values(changed, {name: value}) if one.name == name]
     assert (one.least, one.most, one.given) == (value, value, True)
 
 
