@@ -17,7 +17,7 @@ from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.text import count, duration
 from rebal.cli.verifying import read_plan
-from rebal.groups.clients import libraries
+from rebal.groups.clients import consumer_libraries
 from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.bounds import apply_assumptions
@@ -64,7 +64,7 @@ def goal_named(to: str, client: str | None) -> str:
     Raises:
         UsageError: --to names a client library, or --to-client names none.
     """
-    if client is None and to not in libraries():
+    if client is None and to not in consumer_libraries():
         return assignor_name(to)
     if client is None:
         raise UsageError(
@@ -72,8 +72,8 @@ def goal_named(to: str, client: str | None) -> str:
         )
     check_family(
         client,
-        libraries(),
-        f"--to-client {client[:60]}: expected one of {', '.join(libraries())}.",
+        consumer_libraries(),
+        f"--to-client {client[:60]}: expected one of {', '.join(consumer_libraries())}.",
     )
     return client
 
@@ -227,7 +227,7 @@ def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
     out.
     """
     stated = plan.accepted.families
-    if plan.to not in libraries() or not seen.members:
+    if plan.to not in consumer_libraries() or not seen.members:
         return dict(stated)
     old = {member.member_id for member in plan.baseline.members}
     new = {member.client_id for member in seen.members if member.member_id not in old}

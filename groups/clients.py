@@ -126,7 +126,7 @@ def families() -> dict[str, Family]:
 
 
 @cache
-def libraries() -> tuple[str, ...]:
+def consumer_libraries() -> tuple[str, ...]:
     """Return the keys of all client families except Kafka Streams and Connect."""
     return tuple(key for key in families() if key not in ("streams", "connect"))
 
@@ -218,7 +218,7 @@ def proven_family(software: Software | None) -> str | None:
     return software.family if by_bytes or is_named(software) else None
 
 
-def is_automatic(group_id: str, client_id: str) -> bool:
+def is_default_client_id(group_id: str, client_id: str) -> bool:
     """Return whether `client_id` is the default of a Java consumer: `consumer-<group.id>-<number>`.
 
     Processes with this default share their client ids, so it does not identify a process. Source:

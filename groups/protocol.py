@@ -161,8 +161,8 @@ def member_protocol(
         why = f"its evidence contradicts itself: {at_odds}"
         return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)
     by_list = _by_program(member) if elected == "stream" else _by_list(member, elected, borrowed)
-    owned = _by_deed(member, gave_up=by_list is None)
-    not_kafkas = not_by_name(member, elected, borrowed)
+    owned = _by_partitions(member, allow_eager=by_list is None)
+    not_kafkas = may_be_custom_class(member, elected, borrowed)
     named = by_list
     if named is None and eager_only(elected) is Tri.YES and not not_kafkas:
         why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
@@ -175,7 +175,7 @@ def member_protocol(
         )
     if named is not None or owned is not None:
         return named or owned or _unknown(elected, known)
-    others = [name for name in known.list if not_by_name(member, name, borrowed)]
+    others = [name for name in known.list if may_be_custom_class(member, name, borrowed)]
     if not_kafkas or others:
         name = elected if not_kafkas else others[0]
         by = f"is {shown}" if (shown := class_of(member, name)) else "may be that of another member"
@@ -285,7 +285,7 @@ def _by_list(
         return None
     key = proven_family(member.software)
     client = family(key)
-    own = frozenset(name for name in known.list if not_by_name(member, name, borrowed))
+    own = frozenset(name for name in known.list if may_be_custom_class(member, name, borrowed))
     fixed = list_protocol(known.list, key, own)
     asked = known.list if elected is None else (elected,)
     votes = {list_protocol((name,), key, own) for name in asked}
@@ -349,18 +349,18 @@ def list_protocol(
     return None if None in supported else _COOPERATIVE
 
 
-def _by_deed(member: Member, *, gave_up: bool) -> ProtocolAnswer | None:
+def _by_partitions(member: Member, *, allow_eager: bool) -> ProtocolAnswer | None:
     """Return the protocol that the member's partitions showed when it last joined, else None.
 
     It is COOPERATIVE if the member still owned partitions. It is EAGER if the member had revoked
-    all of them and `gave_up` is True, which the caller passes if the assignor list proves no
+    all of them and `allow_eager` is True, which the caller passes if the assignor list proves no
     protocol.
     """
     if kept := member.kept_partitions:
         why = f"it kept its partitions ({kept}) when it last joined, as only COOPERATIVE members do"
         evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions sent")
         return ProtocolAnswer(_COOPERATIVE, why, (evidence,))
-    if gave_up and member.ran is not None and member.ran.value is _EAGER:
+    if allow_eager and member.ran is not None and member.ran.value is _EAGER:
         why = "it gave up all its partitions when it rejoined, as only EAGER members do"
         return ProtocolAnswer(_EAGER, why, member.ran.evidence)
     return None
@@ -469,7 +469,7 @@ def class_of(member: Member, name: str) -> str | None:
     return dict(zip(member.assignors.list, member.assignors.classes, strict=False)).get(name)
 
 
-def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
+def may_be_custom_class(member: Member, name: str, borrowed: frozenset[str]) -> bool:
     """Return True if `name` in the member's assignor list is or may be a custom class's name.
 
     It is one if the member's own log shows the class, or if its partitions disprove Kafka's class.

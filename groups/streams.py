@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from rebal.groups.clients import is_automatic, older
+from rebal.groups.clients import is_default_client_id, older
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Software, Subscription, Tri
 from rebal.groups.wire.consumer_protocol import StreamsUserData, decode_streams
@@ -134,7 +134,7 @@ def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
             member.instance_id is None
             and member.host
             and member.host not in shared
-            and is_automatic(snapshot.group.group_id, member.client_id)
+            and is_default_client_id(snapshot.group.group_id, member.client_id)
         ):
             yield member.host, member
         else:
@@ -167,6 +167,6 @@ def _program(group_id: str, thread: Member) -> str:
     id.
     """
     program, _, number = thread.client_id.rpartition(THREAD)
-    if is_automatic(group_id, thread.client_id):
+    if is_default_client_id(group_id, thread.client_id):
         return f"{thread.client_id.rpartition('-')[0]} at {(thread.host or '').removeprefix('/')}"
     return program if number and program else thread.client_id

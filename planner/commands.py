@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import libraries
+from rebal.groups.clients import consumer_libraries
 from rebal.groups.commands import Command, Variable, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
@@ -161,7 +161,7 @@ class Given(Record, frozen=True, kw_only=True):
         They include the evidence options. `to` is the goal or a client library, `more` are further
         options. `expected` is the number of members of the whole service.
         """
-        named = "--to-client" if to in libraries() else "--to"
+        named = "--to-client" if to in consumer_libraries() else "--to"
         goal = () if to == COOPERATIVE else option(named, to)
         count = ("--expect-members", str(expected)) if expected else ()
         return self._of_group(

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import (
     assignors,
+    consumer_libraries,
     family,
     fixes_protocol,
-    libraries,
     named_families,
     older,
     proven_family,
@@ -47,8 +47,8 @@ from rebal.groups.model import (
 from rebal.groups.protocol import (
     ProtocolAnswer,
     borrowed_names,
+    may_be_custom_class,
     member_protocol,
-    not_by_name,
     undisputed,
 )
 from rebal.planner.clients import cooperative, is_mixed, refuted
@@ -254,7 +254,7 @@ class GroupFacts:
         online = facts.member.protocol_type == "consumer"
         sure = held or all(
             self._brings(key, assignor) is Tri.YES
-            for key in libraries()
+            for key in consumer_libraries()
             if key not in sent and not (online and family(key).kip848() is Tri.NO)
         )
         return Tri.YES if sure else Tri.CANNOT_TELL
@@ -269,7 +269,7 @@ class GroupFacts:
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
         """Return whether this name in the member's list is, or may be, that of a custom class."""
-        return not_by_name(facts.member, assignor, self.borrowed)
+        return may_be_custom_class(facts.member, assignor, self.borrowed)
 
     def runs(self, facts: Facts) -> ProtocolAnswer:
         """Return the rebalance protocol that this member runs, with the reason.

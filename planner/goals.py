@@ -6,7 +6,7 @@ A goal is a rebalance protocol with a target assignor, or another client library
 from collections.abc import Mapping
 from typing import Final
 
-from rebal.groups.clients import family, libraries
+from rebal.groups.clients import consumer_libraries, family
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -72,7 +72,7 @@ def goal_of(
     Raises:
         NotPlannedError: no such goal exists, or there is no path to it from this group.
     """
-    if target in libraries():
+    if target in consumer_libraries():
         return _other_library(snapshot, target, families, before)
     kip848 = snapshot.group.type is GroupType.CONSUMER
     # Completing a change to KIP-848 that is under way is what ends the EAGER rebalances of its
@@ -160,7 +160,7 @@ def goal_back(
         NotPlannedError: the library that `plan` replaces is not known.
     """
     before, now = plan.baseline.group, now or plan.baseline
-    if now.members and plan.to in libraries():
+    if now.members and plan.to in consumer_libraries():
         library = _library_before(plan)
         returned = all(
             facts.family_proven and facts.family == library

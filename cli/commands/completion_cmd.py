@@ -292,7 +292,7 @@ def _files_or_groups(typed: Context, prefix: str) -> Iterator[Candidate]:
 _BY_NAME: Final[Mapping[str, _Source]] = {
     "assignors": _assignors,
     "to": _names("cli.params", "goals"),
-    "to_client": _names("groups.clients", "libraries"),
+    "to_client": _names("groups.clients", "consumer_libraries"),
     "profile": _profiles,
     "snapshot": _documents("snapshot"),
     "name": _schemas,

@@ -19,7 +19,7 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from rebal.groups.clients import is_automatic
+from rebal.groups.clients import is_default_client_id
 from rebal.groups.evidence.exact import begins, logged_by_brokers, unnamed, when, with_joins
 from rebal.groups.evidence.observations import (
     Joined,
@@ -48,23 +48,23 @@ def rejections(
     second newest, and so on.
     """
     found_joins = [one for one in seen if isinstance(one, Joined)]
-    joins, by_steps = _Joins(found_joins), list(filter(unnamed, found_joins))
+    joins, unnamed_joins = _Joins(found_joins), list(filter(unnamed, found_joins))
     here = {member.client_id for member in members}
     made = [
         _record(one, joins, alone=one.client_id not in here)
         for one in seen
-        if isinstance(one, Refused) and not _is_step(one, by_steps)
+        if isinstance(one, Refused) and not _is_partial_join(one, unnamed_joins)
     ]
     found: dict[Refusal, Refusal] = {}
     for one in (*known, *made):
         plain = replace(one, rejoined_as=None, rejoined_at=None)
         before = found.get(plain, plain)
         found[plain] = before if before.rejoined_as is not None else one
-    resolved = [_resolved(one, joins, members) for one in once(found.values())]
+    resolved = [_resolved(one, joins, members) for one in without_duplicates(found.values())]
     return _bounded(sorted(resolved, key=lambda one: (when(one.at), repr(one))))
 
 
-def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
+def _is_partial_join(one: Refused, joins: Sequence[Joined]) -> bool:
     """Return whether the client of the rejected join `one` sent another join with a longer list.
 
     Only clients that send no software name do so (aiokafka, see `begins`). The rejection is then
@@ -144,7 +144,7 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     """
     seen = asdict(one)
     made = Refusal(**{name: seen[name] for name in Refusal.__struct_fields__ if name in seen})
-    told = one.instance_id or (alone and not is_automatic(one.group_id, one.client_id))
+    told = one.instance_id or (alone and not is_default_client_id(one.group_id, one.client_id))
     own = [(one.log, client_of(one))] if told and one.log and not one.host else []
     return _rejoined(made, joins.after(made, lambda join: _is_later(join, one), *own))
 
@@ -174,7 +174,7 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
     return one
 
 
-def once(found: Iterable[Refusal]) -> Iterator[Refusal]:
+def without_duplicates(found: Iterable[Refusal]) -> Iterator[Refusal]:
     """Yield each rejection once: skip those of a client log that the request log shows too.
 
     The logs show the same rejection if client id, instance id and error agree and the times differ

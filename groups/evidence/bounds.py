@@ -30,7 +30,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.protocol import borrowed_names, not_by_name
+from rebal.groups.protocol import borrowed_names, may_be_custom_class
 
 # the eager-only assignors that a client with a fixed rebalance protocol can hold beside it
 _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
@@ -103,7 +103,7 @@ def _at_odds(
     eager = [
         name
         for name in known.list
-        if eager_only(name) is Tri.YES and not not_by_name(member, name, borrowed)
+        if eager_only(name) is Tri.YES and not may_be_custom_class(member, name, borrowed)
     ]
     if kept and eager and fixes_protocol(member.software):
         sent = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions")

@@ -216,7 +216,7 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
     ]
     if not found:
         return None
-    found.sort(key=_told)
+    found.sort(key=_by_newest_evidence)
     newest = found[-1]
     said = (newest.session_ms, newest.rebalance_ms)
     agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)
@@ -226,7 +226,7 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
     return replace(newest, held_back_ms=held_back, evidence=evidence)
 
 
-def _told(timeouts: Timeouts) -> tuple[list[tuple[datetime, str, str]], int, int]:
+def _by_newest_evidence(timeouts: Timeouts) -> tuple[list[tuple[datetime, str, str]], int, int]:
     newest = [evidence_key(item) for item in timeouts.evidence[-1:]]
     return newest, timeouts.session_ms or 0, timeouts.rebalance_ms or 0
 

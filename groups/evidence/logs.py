@@ -1,4 +1,4 @@
-"""Logs as evidence: logs of the group (`own`), times in UTC (`placed`), last load (`with_loads`).
+"""Logs as evidence: the group's logs (`own`), UTC times (`with_utc_times`), loads (`with_loads`).
 
 A group id is not unique: another cluster may use it too, and an old log shows an earlier time of
 the group. A log is the group's own if it shows a member id that is in the group now, or names the
@@ -237,7 +237,7 @@ class _Clock:
 _Event = tuple[str, str, int]
 
 
-def placed(
+def with_utc_times(
     snapshot: GroupSnapshot, seen: Iterable[Observation]
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
     """Return `seen` with all local times converted to UTC, and origin → offset from UTC.
@@ -258,7 +258,7 @@ def placed(
     if group.generation is not None and group.generation_at is not None:
         known[group.group_id, "", group.generation] = group.generation_at
     events = list(_events(found))
-    while _tie(events, clocks, known):
+    while _add_anchors(events, clocks, known):
         pass
     return (
         [_placed(one, clocks) for one in found],
@@ -295,7 +295,7 @@ def _events(
             yield (one.group_id, one.member_id, one.generation_id), one.at, one
 
 
-def _tie(
+def _add_anchors(
     events: Sequence[tuple[_Event, datetime, Joined | Rebalanced]],
     clocks: dict[str, _Clock],
     known: dict[_Event, datetime],

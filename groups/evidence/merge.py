@@ -24,7 +24,7 @@ from rebal.groups.evidence.absent import departed, rejections
 from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
-from rebal.groups.evidence.logs import in_order, own, placed, with_loads, zone_notes
+from rebal.groups.evidence.logs import in_order, own, with_loads, with_utc_times, zone_notes
 from rebal.groups.evidence.observations import (
     Converted,
     Declared,
@@ -59,7 +59,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     assignor, the probe and owned partitions, and guesses of the client software.
     """
     group_id = snapshot.group.group_id
-    seen, offsets = placed(
+    seen, offsets = with_utc_times(
         snapshot, in_order([one for one in observations if one.group_id in (group_id, None)])
     )
     seen, unused = own(snapshot, seen)

@@ -42,7 +42,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import is_automatic
+from rebal.groups.clients import is_default_client_id
 from rebal.groups.evidence.absent import clocks_apart
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
@@ -549,7 +549,11 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
         # A client's own log has no address; each of its rejections stands on a line of that log.
         several = len({(o.host, o.evidence.detail.rpartition(":")[0]) for o in alike}) > 1
         if not one.host:
-            same = [] if several or is_automatic(snapshot.group.group_id, one.client_id) else named
+            same = (
+                []
+                if several or is_default_client_id(snapshot.group.group_id, one.client_id)
+                else named
+            )
     return same[0] if len(same) == 1 else None
 
 

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from rebal.groups.clients import family, libraries, version_tuple
+from rebal.groups.clients import consumer_libraries, family, version_tuple
 from rebal.groups.commands import options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import Evidence, GroupSnapshot, GroupType, Tri
@@ -448,6 +448,6 @@ def _left(context: Context, found: Sequence[Facts]) -> dict[str, list[Facts]]:
     by_family: dict[str, list[Facts]] = {}
     for facts in found:
         sent = excluded_by_bytes(facts.member.subscription, context.elected)
-        for key in facts.guesses or [each for each in libraries() if each not in sent]:
+        for key in facts.guesses or [each for each in consumer_libraries() if each not in sent]:
             by_family.setdefault(key, []).append(facts)
     return by_family

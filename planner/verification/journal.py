@@ -20,9 +20,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import libraries, proven_family
+from rebal.groups.clients import consumer_libraries, proven_family
 from rebal.groups.compact import Lags
-from rebal.groups.evidence.absent import client_of, once, without_departed
+from rebal.groups.evidence.absent import client_of, without_departed, without_duplicates
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -265,7 +265,7 @@ def remembered(
     }
     kept = (
         one
-        for one in once(shown.values())
+        for one in without_duplicates(shown.values())
         if not any(_is_same(plan, one, other) for other in snapshot.refusals)
     )
     now = (_merged(shown.get(_key(one), one), one) for one in look_of(plan, snapshot).rejected)
@@ -424,7 +424,7 @@ class PlanContext(Context):
         accepted = accepted or plan.accepted
         if Risk.UNREAD_SETTINGS in accepted.ignore:
             snapshot = with_default_settings(snapshot)
-        client = plan.to if plan.to in libraries() else None
+        client = plan.to if plan.to in consumer_libraries() else None
         goal = EAGER if client else GOALS.get(plan.to, COOPERATIVE)
         super().__init__(
             snapshot,

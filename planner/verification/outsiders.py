@@ -15,7 +15,7 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from rebal.groups.clients import family as known_family
-from rebal.groups.clients import is_automatic, proven_family
+from rebal.groups.clients import is_default_client_id, proven_family
 from rebal.groups.coordinator import CLOCKS
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
@@ -170,7 +170,7 @@ def outsiders_of(
         replace(one, name=one.label)
         if often[one.client_id] > 1
         or not one.client_id
-        or is_automatic(context.group.group_id, one.client_id)
+        or is_default_client_id(context.group.group_id, one.client_id)
         else one
         for one in found
     )

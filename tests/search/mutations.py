@@ -169,7 +169,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # A member has the newest configuration that its stream prints for its client id.
     4: _defect((ProgramClients, "of_member", _newest_of_client_id)),
     # A time without a zone is read as UTC.
-    5: _defect((merge, "placed", _utc)),
+    5: _defect((merge, "with_utc_times", _utc)),
     # A rejected client is back as soon as any client of its name has joined.
     6: _defect((absent, "_keys", _value(lambda one: iter((one.client_id,))))),
     # A client family that is only guessed decides.

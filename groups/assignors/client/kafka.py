@@ -23,7 +23,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.client.problem import Problem, Racks, matter, places
+from rebal.groups.assignors.client.problem import Problem, Racks, places, racks_matter
 from rebal.groups.assignors.client.sticky import (
     Memories,
     all_alike,
@@ -87,7 +87,7 @@ class _Share:
         self.of_member = racks.of_member
         mine = {racks.of_member[member] for member in members} - {None}
         self.partition_racks = racks.of_topic(topic) if mine else []
-        self.racks_matter = matter(mine, self.partition_racks)
+        self.racks_matter = racks_matter(mine, self.partition_racks)
 
     def room(self, member: int) -> int:
         """Return how many more partitions of this topic the member may get now."""

@@ -197,7 +197,7 @@ class Racks:
         """True if the leader uses rack awareness, judged by all members and all partitions."""
         mine = set(self.of_member) - {None}
         topics = range(len(self._problem.topics) if mine else 0)
-        return matter(mine, chain.from_iterable(map(self.of_topic, topics)))
+        return racks_matter(mine, chain.from_iterable(map(self.of_topic, topics)))
 
     def of_code(self, code: int) -> RackSet:
         """Return the racks of a partition's replicas; empty if the partition does not exist."""
@@ -216,7 +216,7 @@ class Racks:
         return list(map(self.of_code, self._problem.codes_of(topic)))
 
 
-def matter(member_racks: set[str | None], partition_racks: Iterable[RackSet]) -> bool:
+def racks_matter(member_racks: set[str | None], partition_racks: Iterable[RackSet]) -> bool:
     """Return whether the leader uses rack awareness, given the members' and the partitions' racks.
 
     It does if a member's rack holds a replica, and not all partitions have replicas on all racks.

@@ -152,7 +152,7 @@ class ServerProblem:
         return [lists[member.topics] for member in self.members]
 
     @cached_property
-    def shared_places(self) -> list[list[int]]:
+    def members_by_shared_slot(self) -> list[list[int]]:
         """Groups of members that share a slot of the coordinator's table, in the slots' order."""
         sizes = [len(slot) for slot in table_of(m.member_id for m in self.members).slots()]
         ends = zip(sizes, accumulate(sizes), strict=True)
@@ -162,7 +162,7 @@ class ServerProblem:
         """Return the same problem with its members in another order: `order`, as numbers."""
         other = copy(self)
         other.members = [self.members[member] for member in order]
-        for name in ("subscribed", "shared_places"):
+        for name in ("subscribed", "members_by_shared_slot"):
             other.__dict__.pop(name, None)
         return other
 

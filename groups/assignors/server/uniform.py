@@ -130,7 +130,7 @@ class _Quotas:
         share, over = divmod(self._problem.total, len(sizes))
         borders = _borders(rooms)
         left, looked = over, 0
-        for slot in self._problem.shared_places:
+        for slot in self._problem.members_by_shared_slot:
             first, stop = slot[0], slot[-1] + 1
             left -= sum(rooms[m] + sizes[m] - share for m in range(looked, first))
             looked = first
@@ -202,7 +202,7 @@ def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
     `lists` are the targets for the present order. All other orders are tried; if there are too
     many, the order is assumed to matter.
     """
-    slots = problem.shared_places
+    slots = problem.members_by_shared_slot
     if sum(factorial(len(slot)) for slot in slots) > _ORDERS_TRIED:
         yield from chain.from_iterable(slots)
         return
