@@ -44,7 +44,7 @@ from rebal.cli.errors import (
     without_values,
 )
 from rebal.cli.lazy import CommandEntry, lazy_group
-from rebal.cli.output import say, unwritten
+from rebal.cli.output import handle_write_error, say
 from rebal.groups import VERSION
 from rebal.groups.errors import RebalError
 
@@ -193,7 +193,7 @@ def _fault(error: BaseException) -> int:
     """
     if isinstance(error, OSError) and _is_of_echo(error):
         try:
-            unwritten(error)
+            handle_write_error(error)
         except RebalError as problem:
             say(str(problem), *problem.commands)
             return FAILED

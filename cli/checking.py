@@ -179,7 +179,7 @@ def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSn
 
     Empty if `source` names none of these.
     """
-    words, lake = source.evidence.words, source.evidence.lake
+    words, lake = source.evidence.option_words, source.evidence.lake
     named = source.snapshot is not None or source.connection.names_broker() or lake
     if words and not named:
         raise UsageError(f"{words[0]} is about live groups: add -b or --snapshot FILE.")

@@ -281,7 +281,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
         return None if since is None or until is None else (until - since) / 1e6
 
     @property
-    def stands_still(self) -> float | None:
+    def downtime_per_hour(self) -> float | None:
         """Downtime in partition-seconds per hour; None where the history does not show it."""
         pauses = pauses_of(self.history)
         seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
@@ -365,10 +365,13 @@ class FleetReport(Record, frozen=True, kw_only=True):
         hurt = [
             group
             for group in self.groups
-            if group.verdict != GONE and (group.troubles or group.stands_still)
+            if group.verdict != GONE and (group.troubles or group.downtime_per_hour)
         ]
         return tuple(
-            sorted(hurt, key=lambda one: (not one.troubles, -(one.stands_still or 0), one.group_id))
+            sorted(
+                hurt,
+                key=lambda one: (not one.troubles, -(one.downtime_per_hour or 0), one.group_id),
+            )
         )
 
     def exit_code(self, fail_on: FailOn, exit_zero: bool) -> int:

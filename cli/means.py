@@ -190,13 +190,13 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-def piped(context: typer.Context) -> tuple[str, ...]:
+def stdin_options(context: typer.Context) -> tuple[str, ...]:
     """Return the typed log options that read standard input, as words; no plan keeps them."""
     values = ((name, context.params.get(name) or ()) for name in _LOGS)
     return typed(context, *(name for name, paths in values if _STDIN in map(str, paths)))
 
 
-def reaching(context: typer.Context, connection: Connection) -> Connection:
+def with_missing_variables(context: typer.Context, connection: Connection) -> Connection:
     """Return the connection; its `missing` are the environment variables that it lacks here.
 
     These are the variables that the kept plan's connection needs and that are not set. If the user

@@ -310,7 +310,7 @@ def _families(clusters: Iterable[ClusterMetrics], *, readable: bool) -> Samples:
     return made
 
 
-def label(text: str) -> str:
+def label_value(text: str) -> str:
     r"""Return a name as the value of a label, with control characters as escapes (`\x1b`).
 
     Backslashes are doubled, so that two names never become one series.
@@ -320,7 +320,7 @@ def label(text: str) -> str:
 
 def _add_scan(made: Samples, report: FleetReport) -> None:
     scan = report.manifest
-    of, since, until = (label(scan.cluster),), scan.observed_from, scan.observed_until
+    of, since, until = (label_value(scan.cluster),), scan.observed_from, scan.observed_until
     for name, value in {
         "finished_timestamp_seconds": _seconds(scan.finished_at),
         "observed_until_timestamp_seconds": _seconds(until),
@@ -335,11 +335,11 @@ def _add_scan(made: Samples, report: FleetReport) -> None:
 
 def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> None:
     report, history = cluster.report, group.history
-    of = (label(report.manifest.cluster), label(group.group_id))
+    of = (label_value(report.manifest.cluster), label_value(group.group_id))
     metrics = history.metrics
     for verdict in Verdict:
         on = int(group.verdict == verdict)
-        _add(made, "rebal_group_readiness", (*of, label(report.to), verdict.value), on)
+        _add(made, "rebal_group_readiness", (*of, label_value(report.to), verdict.value), on)
     for protocol, count in cluster.members[group.group_id].items():
         _add(made, "rebal_group_members", (*of, protocol), count)
     lag = cluster.lag.get(group.group_id, GroupLag())
@@ -352,7 +352,7 @@ def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> Non
         "rebalance_duration_seconds_total": None if spent is None else spent / 1000,
         "rebalance_duration_max_seconds": None if longest is None else longest / 1000,
         "last_rebalance_timestamp_seconds": _seconds(moment(history.last_rebalance_at)),
-        "downtime_partition_seconds_per_hour": group.stands_still,
+        "downtime_partition_seconds_per_hour": group.downtime_per_hour,
         "lag_records": lag.total,
         "lag_max_records": lag.worst,
         "lag_unknown_partitions": lag.unknown,
@@ -360,7 +360,7 @@ def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> Non
     }.items():
         _add(made, f"rebal_group_{name}", of, value)
     for kind in group.troubles:
-        _add(made, "rebal_group_trouble", (*of, label(kind)), 1)
+        _add(made, "rebal_group_trouble", (*of, label_value(kind)), 1)
 
 
 def _add(made: Samples, name: str, labels: tuple[str, ...], value: float | None) -> None:

@@ -107,7 +107,7 @@ def write(text: str) -> None:
     stream([text])
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     """Write `text` to stdout, spelled in ASCII if stdout can show nothing else.
 
     Documents are written with `write`, which does not change their characters for a terminal.
@@ -130,10 +130,10 @@ def stream(pieces: Iterable[str]) -> None:
                 sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except OSError as error:
-        unwritten(error)
+        handle_write_error(error)
 
 
-def unwritten(error: OSError) -> None:
+def handle_write_error(error: OSError) -> None:
     """Handle the `error` of a write to stdout: drop all further output.
 
     A closed pipe (`| head`) is no error.

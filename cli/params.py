@@ -313,7 +313,7 @@ class Lake:
         return options("--lake-option", list(filter(is_harmless, pairs)))
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def option_words(self) -> tuple[str, ...]:
         """Return the words of --evidence and --lake-option that name this lake in a command."""
         return (*option("--evidence", self.text), *self.settings)
 
@@ -429,14 +429,14 @@ class EvidenceOptions:
         return tuple(map(assignor_name, self.assignors or ()))
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def option_words(self) -> tuple[str, ...]:
         """Return these options as they were typed, without secrets, for a printed command."""
         return (
             *(("--probe",) if self.probe else ()),
             *options("--assignor", self.assignors or ()),
             *(word for name, paths in self._files().items() for word in options(name, paths)),
             *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
-            *(self.lake.words if self.lake else ()),
+            *(self.lake.option_words if self.lake else ()),
         )
 
     def _files(self) -> dict[str, list[str]]:

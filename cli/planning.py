@@ -179,7 +179,7 @@ def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:
     return pace.longest_seconds, pace.about, max(pace.kinds_left_out for pace in cost.paces)
 
 
-def way_back(
+def plan_rollback(
     plan: Plan,
     entries: Sequence[JournalEntry],
     seen: GroupSnapshot,
@@ -304,7 +304,7 @@ def print_plan(
     if form == "text":
         output.page(plan_view(plan, now=now, details=details, wide=wide, kept=kept), wide=wide)
     elif form == "markdown":
-        output.tell(plan_markdown(plan))
+        output.print_text(plan_markdown(plan))
     elif form in ("sarif", "github"):
         output.write(exported(form, plan, file=file))
     else:

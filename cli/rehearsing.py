@@ -78,7 +78,7 @@ class Asked(Record, frozen=True, kw_only=True):
     batch: int | None = None
     parameters: tuple[str, ...] = ()
 
-    def words(self) -> tuple[str, ...]:
+    def option_words(self) -> tuple[str, ...]:
         """Return these options as words of a printed command, without the plan and --runs."""
         return (
             *(option("--script", self.script) if self.script else ()),
@@ -133,7 +133,9 @@ def rehearse_group(
     if form == "html":
         output.write(page)
     elif form == "text":
-        words = source.connection.given(evidence=source.evidence.words, snapshot=source.snapshot)
+        words = source.connection.given(
+            evidence=source.evidence.option_words, snapshot=source.snapshot
+        )
         words = replace(words, plan=str(asked.plan)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
         read = read_from(where, found.captured_at)
@@ -404,5 +406,5 @@ def _next(
     """
     group = found.group.group_id
     if asked.runs == 1:
-        return given.rehearse(group if named else None, *asked.words(), "--runs", "100")
+        return given.rehearse(group if named else None, *asked.option_words(), "--runs", "100")
     return plan.given.verify() if plan is not None else given.plan_upgrade(group)

@@ -114,10 +114,10 @@ class EvidenceFiles:
             scan = scan_observations(self.options.lake, [one.group.group_id for one in found])
         observations = (*self.observations(), *scan)
         merged = [merge(one, observations) for one in found] if observations else list(found)
-        self._tell_coverage(merged)
+        self._print_log_coverage(merged)
         return merged
 
-    def _tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
+    def _print_log_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
         """Print the members of a group whose start the client logs show, and the other members.
 
         For several groups, print the number of groups of which the logs show a member.
@@ -220,7 +220,11 @@ class GroupSource:
             UsageError: --probe, which needs a live group.
         """
         refuse({_NO_PROBE: self.evidence.probe})
-        return EvidenceFiles(self.evidence).added_to([found])[0] if self.evidence.words else found
+        return (
+            EvidenceFiles(self.evidence).added_to([found])[0]
+            if self.evidence.option_words
+            else found
+        )
 
 
 def read_several(

@@ -57,7 +57,7 @@ def command(
     from rebal.cli.sources import GroupSource
 
     first = side_of(before, context.obj)
-    connection = means.reaching(context, connection)
+    connection = means.with_missing_variables(context, connection)
     second = other_side(first, after, GroupSource(None, None, connection, evidence))
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE

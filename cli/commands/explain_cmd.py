@@ -52,10 +52,10 @@ def command(
         output.write(output.envelope("rules", body, DONE, form))
     elif rule is None:
         for one in chosen:
-            output.tell(f"{one.id}  {one.severity.value:5}  {one.title}\n")
-        output.tell(f"\nnext: {explain(chosen[0].id)}\n")
+            output.print_text(f"{one.id}  {one.severity.value:5}  {one.title}\n")
+        output.print_text(f"\nnext: {explain(chosen[0].id)}\n")
     else:
         one = chosen[0]
-        output.tell(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")
-        output.tell(f"reference: {one.reference}\n")
+        output.print_text(f"{one.id}  {one.severity.value}  {one.title}\n\n{one.doc}\n\n")
+        output.print_text(f"reference: {one.reference}\n")
     return DONE

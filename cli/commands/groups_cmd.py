@@ -74,7 +74,7 @@ def command(
             exit_zero=exit_zero,
         )
 
-    given = connection.given(evidence=read.words)
+    given = connection.given(evidence=read.option_words)
     if watch is not None:
         with overview_shower(seconds, given, to=to, wide=wide) as show:
             last = sources.watch(

@@ -87,7 +87,7 @@ def command(
     from rebal.groups.model import GroupState
     from rebal.planner.verdict import judged, worst_code
 
-    given = connection.given(evidence=evidence.words, snapshot=snapshot)
+    given = connection.given(evidence=evidence.option_words, snapshot=snapshot)
     reports = [make_report(one, given) for one in seen]
     codes = [
         judged(report.exit_code, report.findings, fail_on, exit_zero)

@@ -101,9 +101,9 @@ def command(
 
     source = sources.GroupSource(group, snapshot, connection, evidence).named()
     given = connection.given(
-        evidence=evidence.words,
+        evidence=evidence.option_words,
         wishes=means.typed(context, *means.ACCEPTED, "restart_seconds", "batch", "max_downtime"),
-        looks=means.piped(context) if out else (),
+        looks=means.stdin_options(context) if out else (),
         snapshot=source.snapshot,
         plan=out,
     )

@@ -100,7 +100,7 @@ def command(
     source = sources.GroupSource(group, snapshot, connection, evidence).named()
     found = source.read()
     where = str(source.snapshot or "live")
-    given = connection.given(evidence=evidence.words, snapshot=source.snapshot)
+    given = connection.given(evidence=evidence.option_words, snapshot=source.snapshot)
     if set(names) & set(OF_WORKERS):
         if any((add_member, topics, remove_member, add_partitions, add_topic, rack)):
             raise UsageError("of the what-ifs, only --restart-member applies to Connect workers.")

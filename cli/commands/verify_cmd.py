@@ -148,7 +148,7 @@ def command(
             ),
             f"{option_name} looks again and again, and standard input can be read only once: let "
             "the pipe write to a file, and give the file's name instead of -.": (
-                looking and "-" in evidence.words
+                looking and "-" in evidence.option_words
             ),
             "--out writes the plan of --abort: add --abort.": out and not abort,
             "--abort plans the way back: leave out --watch, --until, --confirm, --step.": (
@@ -179,7 +179,7 @@ def command(
     from rebal.cli.verifying import Verifying, check_same, print_standing, reached
 
     made: Plan = context.obj
-    connection = means.reaching(context, connection)
+    connection = means.with_missing_variables(context, connection)
     snapshot, probe = means.source_of(context, connection, live=looking)
     evidence = replace(evidence, probe=probe, assignors=evidence.assignors if probe else None)
     refuse(
@@ -200,7 +200,7 @@ def command(
     scan = scan_observations(evidence.lake, [made.group_id])
     stated = [name for name in means.ACCEPTED if name != "reason" or assumptions.ignore]
     given = connection.given(
-        evidence=evidence.words,
+        evidence=evidence.option_words,
         wishes=means.typed(context, *stated),
         looks=means.typed(
             context,
@@ -315,7 +315,7 @@ def _print_back(
     from rebal.cli import planning
 
     planning.check_free(out, wishes.given.verify(), new_attempt=False)
-    back = planning.way_back(made, book.entries, look(), wishes)
+    back = planning.plan_rollback(made, book.entries, look(), wishes)
     output.say(f"the way back from {made.to} to {back.to}, as the group stands now:")
     if out is not None:
         planning.keep(back, out)

@@ -134,7 +134,7 @@ def overview_shower(
             output.page(overview_view(overview, given, to=to, wide=wide), wide=wide)
         else:
             for line in changes(before.pop(), overview):
-                output.tell(f"{datetime.now(UTC):%H:%M:%SZ} {output.escape(line)}\n")
+                output.print_text(f"{datetime.now(UTC):%H:%M:%SZ} {output.escape(line)}\n")
         before.append(overview)
 
     yield show

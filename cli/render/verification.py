@@ -91,7 +91,10 @@ def changes(before: Standing | None, after: Standing) -> list[str]:
     """
     after = output.shown(after)
     if before is None:
-        return [f"{_where(after)}: {verdict(after)}, {_progress(after)}", *_told(after).values()]
+        return [
+            f"{_where(after)}: {verdict(after)}, {_progress(after)}",
+            *_finding_lines(after).values(),
+        ]
     before = output.shown(before)
     return list(_changes(before, after))
 
@@ -122,13 +125,13 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
     missing = _missing(after)
     if missing and missing != _missing(before):
         yield f"missing: {missing}"
-    known = _told(before)
-    yield from (line for key, line in _told(after).items() if key not in known)
+    known = _finding_lines(before)
+    yield from (line for key, line in _finding_lines(after).items() if key not in known)
     if before.step != after.step or verdict(before) != verdict(after):
         yield f"{_number(after)}: {verdict(after)}, {_progress(after)}"
 
 
-def _told(standing: Standing) -> dict[str, str]:
+def _finding_lines(standing: Standing) -> dict[str, str]:
     return {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers} | {
         f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)
     }
@@ -331,7 +334,7 @@ def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[St
         if jsonl and found:
             output.write(verify_line(standing, found))
         elif found:
-            output.tell(
+            output.print_text(
                 "".join(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in found)
             )
 

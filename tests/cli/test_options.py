@@ -212,7 +212,7 @@ def test_printed_commands_repeat_each_evidence_option_once() -> None:
         inventory=Path("pods.yaml"),
         log_timezone="UTC",
     )
-    assert evidence.words == (
+    assert evidence.option_words == (
         *("--probe", "--assignor", "range", "--client-log", "a.log", "--client-log", "b.log"),
         *("--inventory", "pods.yaml", "--log-timezone", "UTC"),
     )

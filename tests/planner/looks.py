@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
-from rebal.cli.planning import Wishes, way_back
+from rebal.cli.planning import Wishes, plan_rollback
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.plan import Accepted, Plan
@@ -67,4 +67,4 @@ def done(standing: Standing) -> dict[str, str]:
 
 def back_from(made: Plan, seen: GroupSnapshot, **wished: Any) -> Plan:
     """Return the way back from there, as --abort plans it."""
-    return way_back(made, [], seen, Wishes(accepted=Accepted(**wished)))
+    return plan_rollback(made, [], seen, Wishes(accepted=Accepted(**wished)))

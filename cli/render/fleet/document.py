@@ -181,7 +181,7 @@ def _group(group: FleetGroup, report: FleetReport, whole: bool) -> _Group:
         type=history.type,
         state=history.state,
         members=history.members,
-        partition_seconds_stopped_per_hour=group.stands_still,
+        partition_seconds_stopped_per_hour=group.downtime_per_hour,
         rates_observed_seconds=group.observed_seconds,
         trend=_trend(_Trend, group.trend, report),
         no_trend=_no_trend(group),

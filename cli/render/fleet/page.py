@@ -140,7 +140,7 @@ def _take_text(group: FleetGroup) -> str:
 
 def _worst_text(group: FleetGroup) -> str:
     rate = number_text(group.history.metrics["rebalance-rate-per-hour"])
-    said = f"{rate} rebalances/h stop {number_text(group.stands_still)} partition-s/h"
+    said = f"{rate} rebalances/h stop {number_text(group.downtime_per_hour)} partition-s/h"
     return f"{troubles_text(group)} · {said}" if group.troubles else said
 
 

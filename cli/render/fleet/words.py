@@ -140,7 +140,7 @@ def worst_texts(group: FleetGroup) -> tuple[str, ...]:
         latency_text(group),
         number_text(metrics["failed-rebalance-total"]),
         number_text(group.history.refused_total),
-        number_text(group.stands_still),
+        number_text(group.downtime_per_hour),
         extrapolated_text(group.observed_seconds).removeprefix("extrapolated "),
     )
 
@@ -295,7 +295,7 @@ def time_text(micros: int | None, shape: str) -> str:
 
 def plan_command(group: FleetGroup, report: FleetReport) -> Command:
     """Return the `rebal plan-upgrade` command that shows this group's whole plan."""
-    return Given(evidence=report.lake.words).plan_upgrade(group.group_id, report.to)
+    return Given(evidence=report.lake.option_words).plan_upgrade(group.group_id, report.to)
 
 
 def hindrance_text(group: FleetGroup) -> str:

@@ -98,7 +98,7 @@ def plan_view(
         view += [Text(""), facts(found, label=_LABEL)] if found else []
     view += [
         *([] if others else [Text("")]),
-        *_folded(plan),
+        *_left_out_line(plan),
         facts(kept_rows(plan, now) if kept else advice_rows(plan), label=_ADVICE),
     ]
     return view
@@ -283,7 +283,7 @@ def _label(finding: Finding, plan: Plan) -> Text:
     return Text(label_of(finding, plan), style=severity_style(finding.severity))
 
 
-def _folded(plan: Plan) -> Iterator[Text]:
+def _left_out_line(plan: Plan) -> Iterator[Text]:
     """Yield one line with the number of questions and unchecked points that `--details` shows."""
     asks = sum(not asks_of_a_fact(finding) for finding in _open(plan, Severity.ASK))
     unchecked = len(plan.not_checked)

@@ -145,7 +145,7 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
     if left:
         verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
         text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
-        yield DangerNote("no owner", text + called(left[0], run.unit))
+        yield DangerNote("no owner", text + partition_name(left[0], run.unit))
     restless = spread.restless if spread is not None else int(not run.at_rest)
     if restless:
         of = f" in {restless:,} of {count(spread.runs, 'run')}" if spread is not None else ""
@@ -162,7 +162,7 @@ def without_owner(run: Rehearsal) -> list[PartitionStory]:
     ]
 
 
-def fine(run: Rehearsal) -> str:
+def no_danger_text(run: Rehearsal) -> str:
     """Return the sentence for a rehearsal without dangers.
 
     It says that no member is rejected and no partition is owned twice. If only one restart of each
@@ -174,7 +174,7 @@ def fine(run: Rehearsal) -> str:
     return said.capitalize() if run.sampled is None else f"In one restart of each kind, {said}"
 
 
-def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
+def cost_rows(run: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield (label, text) for the duration of the rehearsal and for its downtime."""
     measures = run.measures
     longest = max(map(lasting, run.rebalances), default=0.0)
@@ -213,7 +213,7 @@ def sample_text(found: Sampled) -> str:
     )
 
 
-def called(story: PartitionStory, unit: str) -> str:
+def partition_name(story: PartitionStory, unit: str) -> str:
     """Return the name of a partition or task: `orders-3`; of a connector the name alone."""
     itself = unit == "task" and story.partition == CONNECTOR
     return story.topic if itself else f"{story.topic}-{story.partition}"
@@ -250,7 +250,7 @@ def _twice(run: Rehearsal) -> str:
     for story in run.partitions:
         for one, other in overlaps(story.owners, run.measures.seconds):
             pairs[f"{one.owner} and {other.owner}"] = None
-            names[called(story, run.unit)] = None
+            names[partition_name(story, run.unit)] = None
     lasts = run.measures.twice - run.measures.twice_past
     some = f"{listing(list(names), 3)} by {listing(list(pairs), 2)}: " if pairs else ""
     return f"{some}{lasts:,.0f} {run.unit}-seconds, in which records are processed twice"

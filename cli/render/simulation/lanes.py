@@ -17,7 +17,13 @@ from rich.text import Text
 
 from rebal.cli.output import escape, shown
 from rebal.cli.render.pages import html_page, ticks
-from rebal.cli.render.simulation.documents import called, dangers, fine, sample_text, sums
+from rebal.cli.render.simulation.documents import (
+    cost_rows,
+    dangers,
+    no_danger_text,
+    partition_name,
+    sample_text,
+)
 from rebal.cli.render.text import GAP, count, cut, duration
 from rebal.planner.rehearsal.outcome import Doing, Rehearsal, Stretch, lanes
 
@@ -238,9 +244,9 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     """
     tall = len(run.members) <= _FEW
     columns = _COLUMNS if tall else _FLAT_COLUMNS
-    said, found = fine(run), list(dangers(run))
+    said, found = no_danger_text(run), list(dangers(run))
     about = [("about", sample_text(run.sampled))] if run.sampled is not None else []
-    costs = [*about, *sums(run), ("ends", f"{run.state}, assignor {run.assignor or 'none'}")]
+    costs = [*about, *cost_rows(run), ("ends", f"{run.state}, assignor {run.assignor or 'none'}")]
     if run.at_rest:
         run = replace(run, measures=replace(run.measures, seconds=run.measures.seconds * _AFTER))
     drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
@@ -309,7 +315,7 @@ def _partition_rows(run: Rehearsal) -> Iterator[Row]:
     length = max(run.measures.seconds, 1e-9)
     hues = _hues(run)
     for number, story in enumerate(run.partitions):
-        name = called(story, run.unit)
+        name = partition_name(story, run.unit)
         boxes = tuple(
             Box(
                 left=_WIDE * span.start / length,

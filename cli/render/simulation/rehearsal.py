@@ -12,11 +12,11 @@ from rebal.cli.render.simulation.documents import (
     NEVER,
     RehearsalDocument,
     RunDocument,
+    cost_rows,
     dangers,
-    fine,
     lasting,
+    no_danger_text,
     sample_text,
-    sums,
     time_text,
 )
 from rebal.cli.render.simulation.lanes import LanesView
@@ -69,7 +69,7 @@ def rehearsal_view(
     top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
     parts: list[View] = [top]
     if one.distribution is None:
-        top.append(facts(sums(whole), label=_LABEL))
+        top.append(facts(cost_rows(whole), label=_LABEL))
     else:
         parts.append([_figures(one.distribution, run.unit)])
         if details or len(run.phases) > 1 or run.unit != _NONE:
@@ -142,7 +142,7 @@ def _name(file: str | None) -> str:
 
 
 def _fine(document: RehearsalDocument, run: Rehearsal) -> Text:
-    said = fine(run)
+    said = no_danger_text(run)
     if document.assumes:
         return Text(f"{said}, if what is assumed below holds.", style="bold yellow")
     return Text(f"{said}.", style="bold green" if run.sampled is None else "bold yellow")
