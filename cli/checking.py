@@ -35,7 +35,7 @@ from rebal.planner.check.judge import WORST_FIRST, judge, unread
 from rebal.planner.check.starts import PROGRAMS, Start, StartChange, start_of, worlds
 
 _MANY: Final = 500
-# What a text says that declares a consumer's next start, in whatever form.
+# Text that declares a consumer's next start, in whatever form.
 _OF_A_START: Final = re.compile(
     r"(?:group|application)[._-]?id|group[._-]?(?:protocol|instance)|assignor|assignment"
     r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
@@ -45,7 +45,7 @@ _VALUE: Final = (
     r"[\"']?(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?[ \t]{0,9}[:=])[ \t]*"
     r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
 )
-# What decides a consumer's start, in a program's own words too.
+# Text that decides a consumer's start, also in a program's own words.
 _SETTINGS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (

@@ -54,7 +54,7 @@ WORSE: Final = "worse"
 MIXED: Final = "mixed"
 UNCLEAR: Final = "unclear"
 CHANGES: Final = (WORSE, MIXED, BETTER, UNCLEAR)
-"""Values of a change, the most urgent first."""
+"""Values of `change` in a trend, the most urgent first."""
 _ERRORS: Final = 3
 _HOUR: Final = 3_600_000_000
 _MINUTE: Final = 60_000_000

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 TIMEOUT: Final = 10
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
 ENDINGS: Final = (".yaml", ".yml", ".json")
-"""Endings of the files of plans and snapshots."""
+"""File name endings of plans and snapshots."""
 WATCH: Final = "30m"
-"""How long `verify --watch` looks where --for does not say."""
+"""Duration of `verify --watch` without --for."""
 
 # Panels of the help in which the options of a concern stand, below a command's own.
 _CONNECTION: Final = "Connection"
 _EVIDENCE: Final = "Evidence"
 
 NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
-"""Variables that say how to reach a cluster."""
+"""Environment variables that name a cluster or the settings of its connection."""
 
 
 def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] | None:

@@ -35,7 +35,7 @@ from rebal.planner.verification.verify import (
 )
 
 Until: TypeAlias = Literal["gate", "done"]
-"""What a watch waits for: the gate of the current step, or that of the last one."""
+"""Gate that ends a watch: that of the current step, or that of the last step."""
 # An unchanged look goes into the journal this often: it proves that lag and owners stood so.
 _KEEP: Final = timedelta(seconds=30)
 

@@ -153,7 +153,7 @@ def read_by_topic(value: object) -> ByTopic:
 _LISTS: Final = frozenset({"topics", "subscribed_topics"})
 _MAPS: Final = frozenset({"assignment", "target_assignment", "owned_partitions"})
 FOLDED: Final = _LISTS | _MAPS
-"""Keys whose long values stand on one line in a kept document."""
+"""Keys whose long values are written on one line in a saved document."""
 # Mappings whose keys are names of topics, clients or settings, not of fields.
 _FREE: Final = _MAPS | {"lag", "families", "ignore", "settings", "features"}
 _LONG: Final = 20

@@ -105,7 +105,7 @@ def _scala_place(own: int, hashes: Collection[int]) -> tuple[int, ...]:
 
 
 CLOCKS: Final = timedelta(seconds=5)
-"""How far two machines' clocks may differ unseen."""
+"""Tolerance for the difference of two machines' clocks."""
 
 
 def has_whole_lists(snapshot: GroupSnapshot) -> bool:

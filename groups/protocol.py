@@ -49,7 +49,7 @@ _NO_KIND: Final = RebalanceProtocol.CANNOT_TELL
 _CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
 KIPS: Final = {GroupType.STREAMS: "KIP-1071", GroupType.SHARE: "KIP-932"}
-"""The proposals of the groups that have no assignors of their members' own."""
+"""Type of a group without client-side assignors → its KIP."""
 
 MEMBER_PROTOCOLS: Final = (_EAGER.value, _COOPERATIVE.value, "consumer", _NO_KIND.value)
 

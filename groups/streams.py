@@ -23,9 +23,9 @@ from rebal.groups.wire.consumer_protocol import StreamsUserData, decode_streams
 
 COOPERATIVE_SINCE: Final = "2.4"
 EAGER_UNTIL: Final = "4.0"
-"""The first version that knows only COOPERATIVE, and does not start with an older upgrade.from."""
+"""First version without EAGER; it does not start with an upgrade.from of 2.3 or older."""
 BRIDGE: Final = "3.9"
-"""The last minor version that takes an upgrade.from of 2.3 or less."""
+"""Last minor version that accepts an upgrade.from of 2.3 or older."""
 EAGER_VALUES: Final = (
     "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3",
 )  # fmt: skip
@@ -102,7 +102,7 @@ def releases_of(subscription: Subscription) -> str | None:
 
 
 THREAD: Final = "-StreamThread-"
-"""What stands between a program's own client id and the number of each of its threads."""
+"""Text between a program's client.id and the thread's number in the client id of a thread."""
 
 
 def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:

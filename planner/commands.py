@@ -17,24 +17,24 @@ from rebal.groups.commands import Command, Variable, option, quoted, rebal
 from rebal.groups.model import GroupSnapshot, GroupType, Record
 
 COOPERATIVE: Final = "cooperative"
+"""Goal of a plan without `--to`."""
 EAGER: Final = "eager"
-"""The goal of a plan where `--to` names none."""
 READ_MORE: Final = "read more"
-"""The use of a command that prints a rule's documentation."""
+"""`NamedCommand.use` of a command that prints a rule's documentation."""
 ACCEPT: Final = "accept "
-# The option of a command that records one answer to the question which client a member runs.
+"""Start of `NamedCommand.use` in a command that records the user's answer to a rule."""
+# Option that states which client library a member runs.
 ANSWER: Final = "--assume-family"
-"""What the use of a command begins with that records the user's answer to a rule."""
 AGREED: Final = "the interruption is agreed"
-"""The reason that a printed command gives for accepting a stop of the whole group."""
+"""Reason in a printed command that accepts a stop of the whole group."""
 _LOGIN: Final = {
     "-U": Variable("REBAL_X_SASL_USERNAME"),
     "-P": Variable("REBAL_X_SASL_PASSWORD"),
 }
 JOURNAL: Final = ".journal.jsonl"
-"""What the name of a plan's journal has behind that of the plan."""
+"""Suffix of a journal's file name, after the name of the plan's file."""
 OFFLINE: Final = "REBAL_BOOTSTRAP"
-"""The variable that names the brokers where nothing else does."""
+"""Environment variable for the brokers in printed commands, if no option names them."""
 
 
 class NamedCommand(Record, frozen=True, omit_defaults=False):

@@ -14,7 +14,7 @@ KEY: Final = "partition.assignment.strategy"
 CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
 """Settings with which a client with group.protocol=consumer does not start (KIP-848)."""
 WITHOUT: Final = " and without "
-"""The words of a change before the settings to remove."""
+"""Words between the settings to set and the settings to remove."""
 _REMOTE_RANGE: Final = "group.remote.assignor=range"
 
 _SPRING_CODE: Final = (

@@ -31,9 +31,9 @@ from rebal.cli.params import ENDINGS, Connection
 from rebal.groups.errors import RebalError
 
 Shell = Literal["bash", "zsh", "fish"]
-"""Shells that there is a script for."""
+"""Shells with a completion script."""
 LIVE_SECONDS: Final = 0.65
-"""The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
+"""Longest wait for a cluster's group names, in seconds, with the import of the Kafka client."""
 _HEAD: Final = 200
 _RULE: Final = re.compile(r'^(?:@rule\(\s+"| +- id: )(RB\d+)', re.MULTILINE)
 

@@ -30,12 +30,12 @@ from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules import Trait, rules
 
 Rows: TypeAlias = "Iterator[tuple[str | Text, RenderableType]]"
-"""Lines of a label and a text."""
+"""Rows of (label, text)."""
 GAP: Final = 2
 FACTS: Final = 10
-"""Cells that the labels of `facts` have at least."""
+"""Least width of the label column of `facts`, in cells."""
 LONG: Final = 20
-"""Cells up to which a column is never folded."""
+"""Greatest width of a column that is never folded, in cells."""
 
 
 class Column(NamedTuple):

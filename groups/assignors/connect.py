@@ -24,7 +24,7 @@ from rebal.groups.wire.consumer_protocol import CONNECTOR, ConnectorTasks
 Item = tuple[str, int]
 """A task as (connector, number); a connector itself has the number `CONNECTOR`."""
 Work = tuple[Item, ...]
-"""What one worker runs: its connectors, then its tasks, each in the order that it holds them."""
+"""Connectors of one worker, then its tasks, both in the order in which the worker holds them."""
 
 
 class GivenWork(Record, frozen=True, kw_only=True):

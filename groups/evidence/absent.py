@@ -34,7 +34,7 @@ from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
 _MOST_OF_ONE: Final = 10
-# How far apart two machines' logs may date one moment.
+# Largest difference of the times that two machines' logs give to one moment.
 _SAME: Final = timedelta(seconds=5)
 
 

@@ -183,7 +183,7 @@ _OFFSETS: Final = frozenset(
         *(-570, -210, -150, 210, 270, 330, 345, 390, 525, 570, 630, 765, 825),
     )
 )
-# How far apart two clocks, and two sides of one join, may be.
+# Largest difference between two clocks, and between the two sides of one join.
 _TOLERANCE: Final = timedelta(minutes=2)
 # A file's last line and its last write are one moment; a longer silence could pass for a zone.
 _WRITTEN: Final = timedelta(seconds=2)

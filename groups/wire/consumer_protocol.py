@@ -144,9 +144,9 @@ def _by_name(data: bytes, at: int) -> tuple[dict[str, Partitions], int]:
 
 NO_GENERATION: Final = -1
 CONNECTOR: Final = -1
-"""Number of the connector itself among the numbers of its tasks."""
+"""Task number that stands for the connector itself."""
 ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
-"""`(connector, numbers)` in the order sent: the numbers of tasks, and `CONNECTOR`."""
+"""(connector, task numbers) in the order sent; `CONNECTOR` is a possible number."""
 _STICKY: Final = Message("StickyAssignorUserData")
 _STREAMS: Final = Message("StreamsSubscriptionInfo")
 _WORKER: Final = Message("ConnectWorkerMetadata")

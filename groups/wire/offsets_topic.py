@@ -51,7 +51,7 @@ KINDS: Final = {
     22: "STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT",
     23: "STREAMS_GROUP_TOPOLOGY",
 }
-"""Kafka's own names by kind; a kind that is not here is newer than this table."""
+"""Kind of a record → Kafka's name of it; a kind that is missing is newer than this table."""
 
 
 class GroupKey(Record, frozen=True, kw_only=True):
@@ -278,7 +278,7 @@ def decode_offset_commit(data: bytes) -> OffsetCommit:
 
 
 TopicIdPartitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""Topic ids, each with its partitions, as written."""
+"""(topic id, partitions) in the order written."""
 
 
 class GroupEpoch(Record, frozen=True, kw_only=True):
@@ -392,7 +392,7 @@ DECODERS: Final[Mapping[int, tuple[Message, Callable[..., Value]]]] = MappingPro
         ),
     }
 )
-"""Message and record of each kind of a KIP-848 group."""
+"""Kind of a KIP-848 record → its message schema and the class of its value."""
 
 
 def decode_consumer_group_record(kind: int, data: bytes) -> Value:

@@ -32,8 +32,9 @@ from rebal.planner.plan import Action, Advice, Finding, Risk, ValidWhile
 from rebal.planner.settings import consumer_change
 from rebal.planner.verdict import reasons
 
-# How many members are tried for one that is admitted, and how many withheld restarts are listed.
+# Most members that are tried to find one whose restart is admitted.
 TRIED: Final = 50
+# Most withheld restarts, or members of one command, that are listed.
 LISTED: Final = 20
 _EVIDENCE: Final = {
     Needs.PROBE: ("probe", "client log", "request log"),
@@ -46,7 +47,7 @@ _EVIDENCE: Final = {
     Needs.CONFLICT: ("client log", "request log"),
 }
 DEFAULTS: Final = "the brokers keep Kafka's defaults (group.max.size and the like are not set)"
-# What the user accepts by ignoring a rule, where the admission cannot be told.
+# Ignored rule → kinds of missing evidence that the user accepts (verdict `cannot tell`).
 _ACCEPTS: Final = {
     Risk.UNKNOWN_LISTS: ("client log", "request log"),
     Risk.FORGOTTEN_LISTS: ("probe",),

@@ -56,7 +56,7 @@ from rebal.planner.verdict import (
     worst,
 )
 
-# What the user may accept of the members' lists that a step reads.
+# Whether the lists hold what a step reads → the risk that the user may accept.
 _RISKS: Final = {Tri.NO: Risk.TARGET_MISSING, Tri.CANNOT_TELL: Risk.UNKNOWN_LISTS}
 
 

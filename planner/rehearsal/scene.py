@@ -237,7 +237,7 @@ VARIANTS: Final[Mapping[str, str]] = {
     PLAN: "the group as the plan changes it, step by step",
     NOW: "the group as it runs now",
 }
-"""Every variant that `--compare` takes, and what it is."""
+"""Value of `--compare` → description of the variant."""
 
 
 def variant(scene: Scene, script: Script, name: str) -> tuple[Scene, Script]:
@@ -287,9 +287,9 @@ def variant(scene: Scene, script: Script, name: str) -> tuple[Scene, Script]:
 
 
 METADATA_AGE: Final = 300.0
-"""Seconds after which a leader notices new partitions, by default: metadata.max.age.ms."""
+"""Seconds until a leader notices new partitions: the default of metadata.max.age.ms."""
 MOST_DAYS: Final = 7
-"""The longest duration that a rehearsal takes, in days."""
+"""Longest duration of a rehearsal, in days."""
 _SHORTEST: Final = 0.01
 
 
@@ -405,4 +405,4 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
         ),
     ),
 }
-"""Every parameter by its name."""
+"""Name of a parameter → the parameter."""

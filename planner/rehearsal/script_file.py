@@ -461,4 +461,4 @@ EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "wait": (),
     "step": ("batch",),
 }
-"""What can happen, and the keys that go with it."""
+"""Event of a script → further keys that it accepts."""

@@ -377,7 +377,7 @@ def not_apache_kafka(context: Context) -> Findings:
 
 
 NAMED: Final = 3
-"""So many departed members are named in a text."""
+"""Largest number of departed members that a text names."""
 
 
 def unexplained(context: Context) -> list[Departed]:

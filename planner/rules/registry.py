@@ -260,7 +260,7 @@ def _rank(finding: Finding) -> tuple[bool, bool, int, bool, str]:
     )
 
 
-# How many families are named where the bytes exclude none.
+# Most families that are named if the bytes exclude none.
 _ANSWERS: Final = 4
 # Whether a plan is being made, for a classic group of consumers with assignor lists of their own,
 # for a Stable group with members, for a Kafka Streams program.

@@ -80,7 +80,7 @@ LONGEST: Final = timedelta(hours=1)
 # The journal has the offsets twice a minute.
 _KEPT: Final = timedelta(seconds=30)
 Place = tuple[str, int]
-"""A topic and the number of a partition of it."""
+"""A partition as (topic, number)."""
 
 
 class DangerKind(StrEnum):

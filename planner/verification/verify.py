@@ -82,9 +82,9 @@ _NO_STEP: Final = Step(
     gate=Gate(command="", shows="", aim=Aim.REFRESH),
     rollback="",
 )
-"""What stands for the step of a plan that has none."""
+"""Placeholder for the step of a plan without steps."""
 OLD: Final = timedelta(days=7)
-"""Age from which a plan is reported as old: its order, costs and count may not fit."""
+"""Age from which a plan is reported as old: its order, costs and counts may no longer fit."""
 
 
 class NothingToConfirmError(RebalError):

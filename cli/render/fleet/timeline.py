@@ -83,7 +83,7 @@ class DrawnTimeline:
         self.title = f"{self.count} and {len(history.lists)} assignor lists over time"
         self.longest = ""
         self.outlines: Sequence[tuple[str, str, str]] = ()
-        """Class, path and title of the bars of rebalances, the duration as height."""
+        """(CSS class, SVG path, title) of each kind of rebalance; a bar's height is its time."""
         self._draw_rebalances(history.rebalances)
         self.lines = list(self._lines(history))
         self.bottom = _FIRST + _LANE * len(self.lines)

@@ -25,7 +25,7 @@ WAITS: Final = {
     Verdict.UNPROVEN.value: "for evidence (unproven)",
     HELD: "for members that are down or rejected (held)",
 }
-"""Verdicts of groups that cannot move now, and for whom they wait."""
+"""Verdict of a group that cannot move now → text on what it waits for."""
 _FEW: Final = 3
 _LONG_ENOUGH: Final = timedelta(hours=1)
 RULE_HEADINGS: Final = {
@@ -33,7 +33,7 @@ RULE_HEADINGS: Final = {
     "later step": "In the way of a later step",
     "cannot tell": "Cannot tell",
 }
-"""Effects of rules on groups, in the order of the report, and their headings."""
+"""Effect of a rule on a group → its heading, in the order of the report."""
 GROUP_COLUMNS: Final = (
     Column("#", right=True),
     Column("VERDICT"),

@@ -44,9 +44,9 @@ from rebal.planner.rehearsal.costs.steps import work_of_all
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
 NOT_YET: Final = "not yet"
-"""The label of what holds back a step that is not the next one."""
+"""Label of a condition that holds back a step after the next one."""
 DETAILS: Final = 11
-"""Width of the labels in the details."""
+"""Width of the label column in the details, in cells."""
 VERDICT_STYLES: Final = {
     Verdict.READY: "bold green",
     Verdict.DONE: "bold green",

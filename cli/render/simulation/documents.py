@@ -26,7 +26,7 @@ from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN, worst_code
 
 NEVER: Final = 1e-6
-"""Partition-seconds below this are rounding errors."""
+"""Downtime in partition-seconds below which it is a rounding error."""
 _LATE: Final = ("past its poll timeout", "frozen")
 _REJECTED: Final = "rejected"
 _OUT: Final = {

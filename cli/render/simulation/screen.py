@@ -396,7 +396,7 @@ def _legend(simulations: Sequence[Simulation], next_command: Command) -> Rows:
 
 
 LABEL: Final = 11
-"""Cells of the labels on the left of the screen."""
+"""Width of the label column, in cells."""
 _MEMBER: Final = "MEMBER"
 _WHEN: Final = 7
 

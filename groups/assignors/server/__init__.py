@@ -13,7 +13,7 @@ from rebal.groups.assignors.server.uniform import assign_uniform
 __all__ = ("SERVER_NAMES", "ServerAssignor", "Undecided", "server_assignor")
 
 SERVER_NAMES: Final = ("uniform", "range")
-"""What `group.remote.assignor` takes; the first is the broker's default (KIP-848)."""
+"""Values of `group.remote.assignor`; the first is the broker's default (KIP-848)."""
 
 
 def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> ServerAssignor:

@@ -24,7 +24,7 @@ from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import RebalanceProtocol
 
 Slots = Sequence[Sequence[int]]
-"""Topics in the order of a table, those that share a place in it together."""
+"""Topic numbers in the order of a hash table: one list for each slot that is not empty."""
 
 
 class Targets(NamedTuple):

@@ -79,7 +79,7 @@ class Pricing:
 
 
 FULL: Final = Pricing()
-"""Every pace, with its worst case."""
+"""Pricing of every pace with its worst case."""
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:

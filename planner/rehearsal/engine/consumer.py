@@ -37,7 +37,7 @@ from rebal.planner.rehearsal.engine.memory import (
 
 _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
-"""Seconds from a request to its answer, where nothing is waited for."""
+"""Seconds from a request to its answer, if the coordinator does not delay the answer."""
 BACKOFF: Final = 0.1
 _METADATA_AGE: Final = 300.0
 

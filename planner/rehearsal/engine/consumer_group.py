@@ -96,7 +96,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     """
 
     leader: str | None = None
-    """None leads: the coordinator assigns."""
+    """Always None: no member leads, because the coordinator assigns."""
 
     def __init__(
         self,

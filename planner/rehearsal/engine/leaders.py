@@ -139,13 +139,13 @@ class Rounds:
 
 _BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
 EAGER: Final = "default"
-"""The protocol that every worker offers."""
+"""Name on the wire of the EAGER protocol, which every Connect worker offers."""
 PROTOCOLS: Final[Mapping[str, frozenset[RebalanceProtocol]]] = {
     EAGER: frozenset({RebalanceProtocol.EAGER}),
     "compatible": _BOTH,
     "sessioned": _BOTH,
 }
-"""Protocols of worker groups on the wire: EAGER, or both where they are incremental."""
+"""Name on the wire of a Connect protocol → EAGER, or both protocols if it is incremental."""
 
 
 def work_of(connectors: Mapping[str, int]) -> Iterable[connect.Item]:
@@ -252,7 +252,7 @@ FOREIGN: Final[Mapping[str, Assignor]] = {
         lambda _: None,
     )
 }
-"""By name on the wire."""
+"""Name on the wire → assignor that only clients other than Java's have."""
 OF_FAMILY: Final[Mapping[tuple[str, str], Assignor]] = {
     ("segmentio", "range"): KafkaAssignor(
         "range", PROTOCOLS[EAGER], lambda p: kafka_go_range(p.spec), lambda _: None

@@ -253,9 +253,9 @@ class Stored(NamedTuple):
 
 
 LEAVES: Final = -1
-"""Member epoch of a heartbeat that leaves the group."""
+"""Member epoch of a heartbeat by which a member leaves the group (KIP-848)."""
 COMES_BACK: Final = -2
-"""Member epoch of a static member that left for a while."""
+"""Member epoch of a heartbeat by which a static member leaves until it restarts (KIP-848)."""
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 

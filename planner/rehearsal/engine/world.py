@@ -42,7 +42,7 @@ from rebal.planner.rehearsal.engine.member import (
 from rebal.planner.rehearsal.engine.memory import Brokers, JoinRequest
 
 HELD_BACK: Final = "held back"
-"""What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
+"""Event: a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
 _REST: Final = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 

@@ -23,7 +23,7 @@ from rebal.planner.rehearsal.spec import subscribed_topics
 CustomAssignors = Mapping[str, Assignor]
 _PREFIX: Final = "consumer:"
 SERVER_SIDE: Final = ("uniform", *(_PREFIX + name for name in SERVER_NAMES if name in NAMES))
-"""What the server-side assignors are called where a client-side one has the same name."""
+"""Names of the server-side assignors, with a prefix if a client-side one has the same name."""
 
 
 class Choice(NamedTuple):
@@ -169,7 +169,7 @@ _MOST: Final = 1.8e-7
 _WORTH_SAYING: Final = 5.0
 _NEAR: Final = 0.5
 DEFAULT_TIMEOUT: Final = 300.0
-"""Seconds: a Java consumer's rebalance timeout is its `max.poll.interval.ms`, by default 5 min."""
+"""Default rebalance timeout in seconds: `max.poll.interval.ms` of a Java consumer."""
 
 
 class LeaderTime(Record, frozen=True, kw_only=True):
