@@ -196,9 +196,12 @@ def _is_worker(member: Member) -> bool:
 def process_of(
     member: Member, topics: tuple[str, ...], speed: Speed, rack: str | None = None
 ) -> Process:
-    """Return a member's process with the timeouts that it joined with, or its client's defaults.
+    """Return the process that a rehearsal simulates for a captured member.
 
-    A member that speaks KIP-848 has no version if that version has only a preview of it.
+    Its session and rebalance timeouts are those with which the member joined, else those of its
+    configuration file, else its client's defaults. Its heartbeat interval is `speed.rebalance`, but
+    at most a third of the session timeout. A member that speaks KIP-848 has no version if that
+    version has only a preview of it.
     """
     patience, software = waits(member), member.software or Software()
     key = software.family or "java"

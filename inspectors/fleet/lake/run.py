@@ -212,9 +212,9 @@ def new_scan(
 def find_cluster(place: LakePlace, named: str | None, reported: str | None, *, whose: str) -> str:
     """Return the name or id of the cluster that the records belong to.
 
-    `reported` is the id in the brokers' or the files' answer, `named` is the value of --cluster.
-    Records without an id belong to the cluster `unnamed`, unless the lake has another cluster.
-    `whose` is the records' source in error messages, with its verb ("the files are").
+    `reported` is the cluster id that the brokers or files give, `named` the value of --cluster
+    (each None if missing). With neither, it is `unnamed`, unless the lake has another cluster.
+    `whose` names the records' source in error messages, with its verb ("the files are").
 
     Raises:
         LakeError: `reported` and `named` differ, or the lake has other clusters and neither is
@@ -270,11 +270,12 @@ def find_files(
     dropped: Collection[int] = (),
     known: Known | None = None,
 ) -> list[Freed]:
-    """Return the cluster's files that no finished scan needs.
+    """Return the cluster's files that no kept scan needs.
 
-    Scans numbered in `dropped` do not count. Files of scan `number` and of later ones are left out,
-    for such a scan may be in progress. An older scan that still runs has lost: its first commit
-    will fail. For scans in `known`, no table is opened to find their files.
+    `found` are the finished scans, and `dropped` the numbers of those that are not kept. Files of
+    scan `number` and of later ones are never returned, for such a scan may be in progress. An older
+    scan that still runs has lost: its first commit will fail. `known` has the files of some scans
+    by number and table; for the others the tables are opened.
 
     Raises:
         LakeError: the store does not let the files be listed.
@@ -312,8 +313,8 @@ def _files_of(
 def find_log(place: LakePlace, dropped: Mapping[str, Collection[int]]) -> list[Freed]:
     """Return the Delta log entries of all tables that no version of a kept scan needs.
 
-    A version needs the last checkpoint up to it, and the entries after that. `dropped` are the
-    numbers of scans by cluster that are not kept.
+    A version needs the last checkpoint up to it, and the entries after that. `dropped` has, by
+    cluster, the numbers of the scans that are not kept.
 
     Raises:
         LakeError: the store does not let the entries be listed.

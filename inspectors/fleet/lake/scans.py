@@ -166,10 +166,10 @@ class Scans(LakeTable):
         return after
 
     def drop(self, found: Finished, dropped: Collection[int], token: str) -> bool:
-        """Remove the rows of the scans in `dropped`; return whether they are removed.
+        """Remove the rows of the scans numbered in `dropped`; return whether none of them is left.
 
-        False: the cluster's scans were no longer `found`. A scan in progress is not disturbed, for
-        this commit takes no scan number.
+        Nothing is removed if another commit has changed the cluster's rows since `found` was read.
+        A scan in progress is not disturbed, for this commit takes no scan number.
         """
         return all(row.number not in dropped for row in self._exchange(found, token, dropped).rows)
 
@@ -180,10 +180,11 @@ class Scans(LakeTable):
         dropped: Collection[int],
         *made: tuple[ScanRow, pa.Table],
     ) -> Finished:
-        """Commit `found` without the scans in `dropped`, and with the scan in `made`, if any.
+        """Commit the scans `found` without those numbered in `dropped`, and with the one in `made`.
 
-        Returns the scans that the table has then. If another commit came first, they are others
-        than those wanted here. Small files are joined.
+        `made` holds one scan or none, and `token` names the new file. Small files are joined.
+        Returns the cluster's finished scans after that. If another commit came first, this one
+        changes nothing, and the result has the scans of the other.
         """
         again = found.files if dropped else find_small(found.files)
         written = self._write(

@@ -344,26 +344,34 @@ _PATTERNS: Final = tuple(
 class ClientLine(NamedTuple):
     """One line about a client of a group, or about the program that wrote it.
 
-    Only the kind `config` has a `config`.
+    `kind` is the meaning of the line. Kinds of lines about a client:
 
-    config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
-    coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
-    a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id; with KIP-848,
-    `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name
-    of the `error`. left: the member left by request, for this `reason`; `ProgramClients` gets it as
-    `lost` unless the consumer closed. failing: a request failed, for this `reason`. fatal: a member
-    of the consumer protocol stopped for good. lost: the named member id is no longer valid.
-    rejoining: a member is about to rejoin. member: a line that only a member prints. reset: the
-    client lost its id, which is not printed. closed: a consumer object was closed (its group is not
-    printed: empty); a later one with the same client id is another object. leader: the leader's
-    line about the assignment of a new generation, with all member ids in its `member_list` (empty:
-    cut off). subscribed: a client's first line after its configuration. cluster: the cluster that
-    the client is connected to.
+    - config: its configuration (`config`); spoiled: an incomplete one of an unknown client.
+    - subscribed: its first line after its configuration.
+    - cluster: the cluster that it is connected to.
+    - given: the coordinator gave it a member id (empty: releases 3.0 to 3.2 do not print it); with
+      KIP-848, it chose one.
+    - joining: it sends a join; rejoining: it is about to rejoin.
+    - joined: its join succeeded. Clients before 2.6.1 print no member id. With KIP-848, `value` is
+      the new state of the member.
+    - rejected: its join was rejected for good; `error` is Kafka's name of the error.
+    - failing: a heartbeat of KIP-848 failed, for this `reason`; fatal: such a member stopped for
+      good.
+    - member: a line that only a member prints.
+    - leader: the group leader's line about the assignment of a new generation; `member_list` has
+      all member ids in it (empty: the line was cut off).
+    - left: it left by request, for this `reason`. `ProgramClients` gets this event as lost, unless
+      the reason is that the consumer was closed.
+    - lost: this member id is no longer valid; reset: the same, but the id is not printed.
+    - closed: a consumer object was closed; a later one with the same client id is another object.
+      Its group is not printed (empty).
 
-    Of programs: built: a Streams consumer was built for the rebalance protocol `value` (Eager or
-    Cooperative). version: that of the client library. started: the moment of the line in
-    milliseconds since 1970, beside the log's own time. refused: a client was rejected; the line
-    names its group at most.
+    Kinds of lines about the program:
+
+    - version: the version of its client library (`value`).
+    - built: a Streams consumer was built for the rebalance protocol `value` (Eager, Cooperative).
+    - started: `value` is the time of the line in milliseconds since 1970.
+    - refused: a client was rejected; the line names at most its group.
     """
 
     kind: Kind

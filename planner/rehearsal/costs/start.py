@@ -60,7 +60,7 @@ _T = TypeVar("_T")
 
 
 class Pricing:
-    """How the costs of a plan's steps are computed: by complete rehearsals or rough ones.
+    """Ways to compute the costs of a plan's steps: by complete or by rough rehearsals.
 
     With `rough` one restart of a step is rehearsed for all of them, at one pace and without a worst
     case. Groups that use the same rough `Pricing` share the figures of one rehearsal if their
