@@ -187,9 +187,10 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _fault(error: BaseException) -> int:
-    """Report an unexpected error, or a failed write of typer's own text; return the exit code.
+    """Report an unexpected error, and return the exit code.
 
-    With REBAL_DEBUG set, an unexpected error is raised again.
+    An OSError may also mean that typer's own output (help, version) could not be written, such as
+    to a closed pipe. With REBAL_DEBUG set, an unexpected error is raised again.
     """
     if isinstance(error, OSError) and _is_of_echo(error):
         try:

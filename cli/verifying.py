@@ -76,7 +76,8 @@ def check_same(plan: Plan, seen: GroupSnapshot, *, file: Path | None = None) -> 
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
     """Print the state of a roll-out to stdout in the format `form`: text, jsonl, json or yaml.
 
-    With `wide` the text names all members, cuts no value, and has each configuration format.
+    With `wide` the text names all members, cuts no value, and shows the settings to change in each
+    configuration format (properties, Spring, …).
     """
     if form == "text":
         view = [

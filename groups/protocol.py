@@ -462,9 +462,9 @@ def borrowed_in(known: AssignorList | Departed) -> frozenset[str]:
 
 
 def class_of(member: Member, name: str) -> str | None:
-    """Return the class behind `name` in the member's assignor list; None if it is not known.
+    """Return the class of the assignor `name` in the member's list; None if it is not known.
 
-    It is known only if the member's own log shows a custom class in its list.
+    Only a member's own log shows classes, and they are kept only if one of them is a custom class.
     """
     return dict(zip(member.assignors.list, member.assignors.classes, strict=False)).get(name)
 

@@ -163,10 +163,11 @@ class Aim(StrEnum):
     """The change that a step makes; planner/verification/gates.py proves it for each member.
 
     Consumers: widen: every list gets the target; narrow: the old assignors leave every list;
-    refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
-    classic: every member returns to the classic protocol, with the target alone; client: every
-    member runs another client library. Connect: connect-incremental: every worker offers an
-    incremental protocol; connect-eager: every worker offers only `default`.
+    refresh: the group completes a rebalance, so that a coordinator that was reloaded knows every
+    list; consumer: every member uses KIP-848; classic: every member returns to the classic
+    protocol, with the target alone in its list; client: every member runs another client library.
+    Connect: connect-incremental: every worker offers an incremental protocol; connect-eager: every
+    worker offers only `default`.
 
     Kafka Streams: streams-protocol and streams-classic: every instance uses that protocol;
     streams-cooperative and streams-eager: every instance runs that rebalance protocol; streams-new:

@@ -101,10 +101,10 @@ class _Joins:
     ) -> list[Joined]:
         """Return the accepted joins of the client rejected in `one` for which `is_later` is true.
 
-        `more` are further keys that identify the client. A dynamic client's join is returned only
-        if its member id was new after the rejection, or if it came over the connection of the
-        rejected join. A join with an older member id is that of another process with the same
-        client id and address.
+        A client is identified by its member id, or its instance id, or its client id and address,
+        or by the keys `more`. A dynamic client's join is returned only if its member id was new
+        after the rejection, or if it came over the connection of the rejected join. A join with an
+        older member id is that of another process with the same client id and address.
         """
         found = [
             join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
@@ -230,10 +230,10 @@ def is_after(one: Seen, other: Seen) -> bool:
 
 
 def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
-    """Return the rejections in their order, cut to `MOST_REFUSALS`.
+    """Return at most `MOST_REFUSALS` of the rejections, in their given order.
 
-    The newest rejection of each client is kept first, then each client's second newest, and so on,
-    at most ten of one client.
+    They are chosen in rounds: the newest rejection of each client, then the second newest of each,
+    and so on, at most ten of one client.
     """
     if len(ordered) <= MOST_REFUSALS:
         return tuple(ordered)

@@ -210,9 +210,10 @@ def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
-    """Write the rows that have a group id to the table `commits`, and return them.
+    """Write the rows of `merged` that have a group id to the table `commits`; return those rows.
 
-    Each row whose key or newest value cannot be decoded also becomes a row of `errors`.
+    `merged` has one row for each group and partition, with its newest value. A row whose key or
+    value cannot be decoded is written to the table `errors` too.
     """
     rows = merged.filter(pc.is_valid(merged["group_id"])).select(COMMITS.names)
     writer.write("commits", rows)

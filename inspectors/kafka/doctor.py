@@ -209,7 +209,9 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, right: int, without: str, text: str = "") -> str:
-        """Return `text` if the user has the AclOperation `right` on the cluster.
+        """Check that the user has the AclOperation `right` on the cluster.
+
+        Returns `text`, which the row of the source shows.
 
         Raises:
             _Unavailable: the user lacks it (the error's text is `without`), or the broker reports

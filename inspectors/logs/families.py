@@ -342,7 +342,10 @@ class OtherClients:
                     self._joined.add((*key, seen.member_id))
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
-        """Record that a member of this client family was seen, and whether it printed its list."""
+        """Record that the log shows a member of this family in the group.
+
+        `listed` is True if the log also shows the member's assignor list.
+        """
         self._listed[family, group_id] = listed or self._listed.get((family, group_id), False)
 
     def _reject(

@@ -363,7 +363,7 @@ class ScanStanding(NamedTuple):
     """One group's state at the end of a scan, to compare with a later one.
 
     Each time a deleted group is created again, `incarnation` rises and generations start anew.
-    `is_gone` is True if the group was deleted and not created again.
+    `is_deleted` is True if the group was deleted and not created again.
     """
 
     incarnation: int | None

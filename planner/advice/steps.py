@@ -202,10 +202,11 @@ def with_setting(made: Advice, step: Step) -> Advice:
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
-    """Return the action and the withheld restarts after the user's ignored rules are applied.
+    """Return the action and the withheld restarts, with the risks that the user accepts.
 
-    If `made` recommends no restart, it is replaced by the first withheld restart whose missing
-    evidence the user accepts. A restart whose join is proven to be rejected is never accepted.
+    A restart is withheld while it is not proven that its join is admitted; a rule in `ignore`
+    accepts that. If `made` recommends no restart, the first accepted one takes its place. A restart
+    whose join is proven to be rejected is never accepted.
     """
     chosen = next((one for one in withheld if acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
@@ -373,9 +374,9 @@ def _remedy(
 ) -> Advice:
     """Return the action that must come before `barred`, a restart that is not admitted.
 
-    The group is Stable. `others` are the members that may be given the list `wide`. `by_lists` are
-    the answers that the coordinator would give if every member had joined again with its whole
-    list.
+    It is the restart of one of `others` that lacks all of `assignors` with the longer list `wide`;
+    a rebalance, if the coordinator would then admit the restart (`by_lists`: its answers if it
+    knew every member's whole list); else the evidence to add, or a new plan. The group is Stable.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if client_accepts(context, f, wide) is Tri.YES]

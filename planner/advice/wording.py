@@ -126,9 +126,10 @@ def sentence(advice: Advice) -> str:
 
 
 def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str) -> str:
-    """Return the instruction to restart `who` with a list, after the sentence `before`.
+    """Return the sentence `before`, followed by the instruction to restart `who`.
 
-    `after` is text added before the full stop.
+    `assignors` is the list to restart with (empty: not named). The text `after` ends the
+    instruction, before its full stop.
     """
     brings = f" with [{', '.join(assignors)}]" if assignors else ""
     return f"{before} Restart {who}{brings}{after}.".lstrip()

@@ -425,11 +425,11 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWor
 
 
 def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
-    """Return the starts that apply while the Spring profile `profile` is active.
+    """Return the starts that apply while the profile `profile` is active (None: no profile).
 
-    A start of the profile replaces the starts of its group in the same base file. If there are
-    none, it replaces the first other start of its client there, which joins another group under
-    this profile.
+    A start that the profile's file configures replaces those that the base file configures for the
+    same group. If the base file has none for this group, the profile changes the group: then the
+    first start of the same client in the base file is replaced.
     """
     own = [one for one in starts if one.declared.profile == profile]
     plain = [one for one in starts if one.declared.profile is None and profile is not None]

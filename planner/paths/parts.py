@@ -276,9 +276,11 @@ def stop_cost(context: Context, server_side: str = "") -> Cost | None:
 
 
 def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list[Facts]:
-    """Return the members that run EAGER when the restarts with the list `names` begin.
+    """Return the members that run EAGER until their own restart with the list `names`.
 
-    `eager_after` is True if a member runs EAGER after its restart.
+    `eager_after` is True if members run EAGER after it. In a downgrade to EAGER the result is those
+    that run EAGER now, and for the last step (`names` is the target alone) those to which an
+    earlier step gives the target. Otherwise it is those that are still to restart.
     """
     last = tuple(names) == (context.target,)
     if context.goal == EAGER and eager_after and not context.only_target:

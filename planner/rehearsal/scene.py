@@ -324,7 +324,7 @@ class Used(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def value_of(name: str, text: str | float) -> float:
-    """Return the value that `text` gives the parameter `name`: seconds, or a share.
+    """Return the value that `text` gives the parameter `name`: seconds, or a fraction of 1.
 
     Raises:
         ValueError: `text` is no duration or share, or less than the parameter's `least`.

@@ -234,8 +234,8 @@ def evaluate(
 
     For a snapshot (`rebal inspect`) only rules about the group as it runs apply; for a `Context`
     with `planning`, rules about the plan's steps apply too. `ignore` is rule id → reason: findings
-    of these rules are marked, come last, and change no verdict. A yes of a rule with the trait
-    `stated` cannot be ignored.
+    of these rules are marked, come last, and change no verdict. A proven finding of a rule with the
+    trait `stated` cannot be ignored.
     """
     context = group if isinstance(group, Context) else Context(group)
     ignored = ignore or {}

@@ -322,10 +322,11 @@ def begun_step(
 def _next_step_rejection(
     plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]
 ) -> str | None:
-    """Return why the coordinator may reject the next step's first restart, of whichever member.
+    """Return why the coordinator may reject every possible first restart of the next step.
 
-    That is asked only of a next step that drops the old assignor. Return None for another step, or
-    if some member's restart is admitted, because the step can then begin with that member.
+    None if it admits the restart of some member, because the step can begin with that one, or if
+    the user accepts the risk (`ignore`: rule id → reason). None also if no step comes after `step`,
+    or the next one does not drop the old assignor.
     """
     later = plan.after(step)
     if later is None or not later.aim.leaves_old or not context.ahead:

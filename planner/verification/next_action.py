@@ -142,7 +142,10 @@ Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
 
 
 def next_action(look: Look) -> Actions:
-    """Return the advice on the next action, and the restarts that are not admitted yet."""
+    """Return the advice on what to do next, and the restarts that must still wait.
+
+    The coordinator is not proven to admit those now.
+    """
     found = next(filter(None, (candidate(look) for candidate in CANDIDATES)))
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made, withheld = _other_first(look, made) or (made, withheld)

@@ -194,9 +194,10 @@ def kind_of(names: tuple[str, ...]) -> str:
 
 
 def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
-    """Return the lanes to draw, and a line of text on the clients that have no lane.
+    """Return the lanes to draw, and a line of text on the clients that get none.
 
-    Clients with the most different assignor lists come first. The text is empty if all have a lane.
+    A lane shows one client's assignor lists over time. At most `MOST_LANES` are drawn, those with
+    the most different lists first. The text is empty if every client has a lane.
     """
     by_client: dict[str, list[ListSeen]] = {}
     for one in lists:

@@ -243,9 +243,10 @@ def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
-    """Return, for each member, the codes that it gains and another member loses.
+    """Return, for each member, the partitions that it gains and another member loses, as codes.
 
-    `lists` are the codes assigned to each member; `problem` has the partitions that each owns now.
+    A code is a partition's number in `problem`, which has the partitions that each member owns now.
+    `lists` has the codes assigned to each member.
     """
     gains: dict[int, int] = {}
     losses: set[int] = set()

@@ -44,7 +44,10 @@ _FOREIGN: Final = f"{SKIPPED}records of other topics"
 
 
 class _CapturedLine(msgspec.Struct):
-    """A line of captured JSON; msgspec reads bytes as base64."""
+    """A line of a captured file: one record of `__consumer_offsets` as JSON.
+
+    msgspec decodes the base64 of key and value to bytes.
+    """
 
     partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     offset: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

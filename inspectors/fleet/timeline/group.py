@@ -429,7 +429,10 @@ def _is_conversion(
 
 
 def _end_deleted(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
-    """End the group at its tombstone, since no record of another type followed."""
+    """End the timeline of a group that was deleted at its tombstone.
+
+    The caller knows that the group was not converted: no record of the other protocol followed.
+    """
     _end_consumer(state, rows, tombstone.at)
     history.end(state, rows, tombstone.at, "group deleted", tombstone.at)
     state.deleted_at = tombstone.at

@@ -110,11 +110,11 @@ _CAUSES_BY_REASON: Final[tuple[tuple[str, Cause], ...]] = (
 class Generation(Struct, kw_only=True, array_like=True):
     """One generation of a group, as its records or a request log show it.
 
-    Times are microseconds since 1970 (None: not known). `completed` is when its rebalance ended,
-    `ended` when the generation was last written: for example, a restart of a static member writes
-    it again. `timed` is whether these times can be trusted for durations. `size` is the number of
-    members, None if the source shows only that the generation existed. `source` is `TOPIC` or
-    `LOG`.
+    Times are microseconds since 1970 (None: not known). `completed` is when its rebalance ended.
+    `ended` is the time of its last record, which may be later: for example, the restart of a static
+    member writes it again. `timed` is whether these times can be trusted for durations. `size` is
+    the number of members, None if the source shows only that the generation existed. `source` is
+    `TOPIC` or `LOG`.
     """
 
     number: int
@@ -509,10 +509,11 @@ def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) ->
 
 @lru_cache(maxsize=_KINDS)
 def ran(group: GroupTraits, kind: MemberTraits) -> RebalanceProtocol:
-    """Return the rebalance protocol that a member of this kind ran, or CANNOT_TELL.
+    """Return the rebalance protocol that a member ran in a generation, or CANNOT_TELL.
 
-    `era` has the group's type, protocol type and elected assignor in the generation. `kind` has
-    what is known of the member: its list, its software, and what it kept.
+    `group` has the group's type, protocol type and elected assignor in the generation. `kind` has
+    what is known of the member: its assignor list, its software, and whether it kept partitions
+    when it joined.
     """
     member = _member(group, kind, "m")
     return member_protocol(member, _snapshot(group, (member,))).value
@@ -520,9 +521,10 @@ def ran(group: GroupTraits, kind: MemberTraits) -> RebalanceProtocol:
 
 @lru_cache(maxsize=_KINDS)
 def group_ran(group: GroupTraits, kinds: frozenset[MemberTraits]) -> str | None:
-    """Return EAGER, COOPERATIVE or mixed, as members of these kinds ran; `era` is as in `ran`.
+    """Return EAGER, COOPERATIVE or mixed, as the members ran in a generation.
 
-    None: cannot tell, or there are no members.
+    `kinds` has what is known of each member; both arguments are as in `ran`. None: cannot tell, or
+    there are no members.
     """
     members = tuple(_member(group, kind, str(n)) for n, kind in enumerate(sorted(kinds, key=repr)))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own

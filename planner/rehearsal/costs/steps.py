@@ -353,7 +353,7 @@ def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:
 
 
 def by_assignors(roll: Roll) -> Cost | None:
-    """Return the cost of restarting the members in batches; None without a pricing."""
+    """Return the cost of restarting the members in batches; None if `roll` has no pricing."""
     if roll.snapshot.group.protocol_type == "connect":
         return by_workers(roll)
     if roll.eager_after and len(roll.eager) == len(roll.snapshot.members):

@@ -303,7 +303,10 @@ class Consumer(SimulatedMember):
             self.enforce_rebalance()
 
     def _receive(self, partitions: Owned) -> None:
-        """Take over the assigned partitions; a COOPERATIVE member revokes others and rejoins."""
+        """Take over the assigned partitions.
+
+        A COOPERATIVE member first revokes its other partitions, and if it has any, joins again.
+        """
         now = self._beats_from = self._agenda.now
         self.rejected = 0
         self._interval = self._chance.interval(self.process.heartbeat)
