@@ -292,9 +292,11 @@ def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list
             if context.runs(facts).value is RebalanceProtocol.EAGER
             or (last and context.supports(facts, context.target) is not Tri.YES)
         ]
+    cooperates = cooperative(context.target) is Tri.YES
     return [
         facts
-        for facts in context.ahead
+        # Members that have an eager target already stop too.
+        for facts in (context.ahead if cooperates else context.members)
         # Those that reject mixed lists were stopped, and run the target alone by then.
         if eager_after or not last or not (follows_vote(facts) or facts in context.unmixable)
     ]

@@ -127,6 +127,16 @@ def test_the_last_bounce_of_static_members_begins_with_what_the_first_one_elects
     assert (first.rebalances, last.rebalances) == (1, 0)
 
 
+def test_members_that_have_an_eager_target_already_stop_at_the_restarts_of_the_others() -> None:
+    lists = [["sticky"], *([["sticky", "range"]] * 3)]
+    members = [{"id": f"m{n}", "list": one} for n, one in enumerate(lists)]
+    made = make_plan(group_of({"members": members, "elected": "sticky"}), "sticky")
+    cost = made.steps[-1].cost
+    assert cost is not None
+    assert cost.rebalances == 6
+    assert within(cost.longest_seconds, 3, 4)
+
+
 def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
     def static(session: int) -> GroupSnapshot:
         members = [
