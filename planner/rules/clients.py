@@ -464,19 +464,27 @@ def no_such_assignor(context: Context) -> Findings:
         ]
         if not named:
             continue
+        holders = [f for f in context.members if context.target in context.names_held(f.member)]
+        unknown = [f for f in holders if not f.family_proven] if proven else named
         other = next(name for name in ("range", "roundrobin") if name != context.elected)
+        fix = f"Show one member that lists {context.target} (--client-log), or accept this."
+        commands: tuple[NamedCommand, ...] = (
+            context.accepting("RB124", "the application brings the assignor"),
+        )
+        if answer is Tri.NO:
+            fix = f"Plan {other} instead."
+            commands = (NamedCommand(f"plan {other}", context.replan(to=other)),)
+        elif unknown:
+            fix = f"Restart nothing before the client is known. {what_decides(context, unknown)}"
+            commands = family_commands(context, unknown)
         yield found(
             f"{context.named(named)} {'cannot' if answer is Tri.NO else 'may not'} start with "
             f"[{context.target}]: {_clients(named) or 'the client'} "
             f"{'has' if answer is Tri.NO else 'may have'} no such assignor.",
             result=opposite(answer),
             members=named,
-            fix=f"Plan {other}, which every client has."
-            if proven
-            else f"Restart nothing before the client is known. {what_decides(context, named)}",
-            commands=(NamedCommand(f"plan {other}", context.replan(to=other)),)
-            if proven
-            else family_commands(context, named),
+            fix=fix,
+            commands=commands,
         )
 
 

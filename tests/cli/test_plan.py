@@ -117,7 +117,7 @@ def test_an_assignor_that_the_stated_client_lacks_is_answered_and_not_asked_agai
     assert "a runs librdkafka" in flat(plan(group, "--to", "sticky", code=4).out)
     said = plan(group, "--to", "sticky", "--assume-family", "librdkafka", code=3).out
     assert "question" not in said.splitlines()[3]
-    assert "now:   first RB124: Plan roundrobin, which every client has." in said
+    assert "now:   first RB124: Plan roundrobin instead." in said
     assert "next:  rebal plan-upgrade --to roundrobin " in said
 
 
