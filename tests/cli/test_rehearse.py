@@ -136,6 +136,12 @@ def test_a_move_to_kip848_is_rejected_by_brokers_that_do_not_support_it(
     assert (code, rejected, assumed) == expected
 
 
+def test_a_compared_row_without_an_owner_at_the_end_shows_no_length(rehearse: Rehearse) -> None:
+    words = ("--compare", "eager,now")
+    _, text = rehearse(pods(2), *words, script="  - {stop: all, at: 10}\n")
+    assert len(re.findall(r"no end +no end", text)) == 2
+
+
 def test_the_steps_of_a_script_upgrade_old_clients_as_the_plan_does(rehearse: Rehearse) -> None:
     steps = "  - step: 1\n  - step: 2\n"
     code, text = rehearse(pods(2, version="2.3.1"), script=steps, plan=True)

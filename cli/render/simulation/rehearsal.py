@@ -18,6 +18,7 @@ from rebal.cli.render.simulation.documents import (
     no_danger_text,
     sample_text,
     time_text,
+    without_owner,
 )
 from rebal.cli.render.simulation.lanes import LanesView
 from rebal.cli.render.text import (
@@ -236,6 +237,8 @@ def _compared_row(one: RunDocument, unit: str) -> tuple[str, ...]:
             _plain(found.unowned.median),
             _plain(found.moved.median),
         )
+    if unit != _NONE and without_owner(one.rehearsal):
+        cells = (*cells[:2], "no end", "no end", cells[4])
     twice = measures.twice - measures.twice_past
     if unit == _NONE:
         return one.name, *cells[:2], f"{measures.rejected:,}"
