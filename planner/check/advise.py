@@ -160,7 +160,10 @@ def _know_lists(one: Start, two: Start) -> bool:
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
-    """Return whether client and product are known to start with the assignor list `names`."""
+    """Return whether the start's client is known to accept the assignor list `names`.
+
+    A product that contains the client may accept a single assignor only (`library.refuses`).
+    """
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)

@@ -329,10 +329,10 @@ def _protocol_change_answers(world: GroupWorld, live: GroupSnapshot | None) -> I
 
 
 def _extra_answers(pair: Pair) -> list[Admission]:
-    """Return one more answer if the group id changes, or if a new instance id is doubtful.
+    """Return an answer besides the coordinator's, if the change has another risk; else nothing.
 
-    A new group.instance.id is doubtful if no file shows the number of processes, or if it is a
-    pod's name that changes at each restart. Otherwise the list is empty.
+    The risks are another group id, and a new group.instance.id that is doubtful: no file shows the
+    number of processes, or it is a pod's name that changes at each restart.
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload

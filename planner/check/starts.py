@@ -90,7 +90,10 @@ class Start(Record, frozen=True, kw_only=True):
         return self.family or self.library.product or None
 
     def same_client(self, other: Self) -> bool:
-        """Return whether both starts have the same client; True too if one is not known."""
+        """Return whether both starts have the same client family (or product).
+
+        True too if that of either start is not known.
+        """
         return None in (self.client, other.client) or self.client == other.client
 
     def same_list(self, other: Self) -> bool:

@@ -182,8 +182,9 @@ class Doing(StrEnum):
 class Stretch(NamedTuple):
     """Adjacent columns of a member's timeline that show the same state and partition count.
 
-    `end` is exclusive. `partitions` is the fewest partitions that the member owns in each column,
-    or, if `lanes` runs with `usual`, the number that lasts longest.
+    `start` and `end` are column numbers from 0; `end` is exclusive. `partitions` is the smallest
+    number of partitions that the member owns at any time of a column. From `lanes` with `usual` it
+    is the number that it owns longest, unless the state is `twice` or `rejected`.
     """
 
     start: int

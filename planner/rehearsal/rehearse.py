@@ -334,13 +334,14 @@ class Chosen(NamedTuple):
 
 
 def choose_restarts(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None) -> Chosen:
-    """Choose the restarts to rehearse, and assign every restart to a chosen one of its kind.
+    """Choose the restarts to rehearse, and for every restart the chosen one that stands for it.
 
-    `kinds` has the kind of each restart. Of each kind the middle restart is chosen, or `each`
-    restarts at equal distances. A chosen restart is rehearsed together with the one before it. If
-    that is no less work than all restarts, every restart is chosen. With more than `most` kinds the
-    rarest kinds have no chosen restart, and the nearest chosen one stands for theirs; the kinds of
-    the first and the last restart always have one.
+    `kinds` has the kind of each restart, in order. Of each kind `each` restarts at equal distances
+    are chosen (1: the middle one); they stand for the others of their kind. If there are more than
+    `most` kinds, only `most` get chosen restarts: those of the first and the last restart, then the
+    most frequent ones. For a restart of another kind the nearest chosen restart stands. If at least
+    half of all restarts would be chosen, every restart is chosen: each is rehearsed with the one
+    before it, so nothing would be saved.
     """
     places: dict[Hashable, list[int]] = {}
     for place, kind in enumerate(kinds):

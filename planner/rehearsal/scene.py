@@ -172,9 +172,10 @@ def list_of(
 ) -> tuple[tuple[str, ...], bool]:
     """Return the member's assignor list, and whether exact evidence or the user (`given`) gave it.
 
-    Otherwise the list is assumed: the client's default, or the elected assignor alone; for a
-    Connect worker the elected protocol and those below it. `elected` is empty in a KIP-848 group,
-    which elects none.
+    Otherwise the list is assumed: the client's default list if it has the assignor `elected`, else
+    `elected` alone; for a Connect worker the elected protocol and those below it. `elected` is
+    empty in a KIP-848 group; then the client's default list is assumed, or if that is not known,
+    the Java client's.
     """
     if member.assignors.knowledge is Knowledge.EXACT:
         return member.assignors.list, True
@@ -200,8 +201,8 @@ def process_of(
 
     Its session and rebalance timeouts are those with which the member joined, else those of its
     configuration file, else its client's defaults. Its heartbeat interval is `speed.rebalance`, but
-    at most a third of the session timeout. A member that speaks KIP-848 has no version if that
-    version has only a preview of it.
+    at most a third of the session timeout. `version` is None if the member uses KIP-848 although
+    its client's version does not support it, or only as a preview.
     """
     patience, software = waits(member), member.software or Software()
     key = software.family or "java"
@@ -246,9 +247,10 @@ VARIANTS: Final[Mapping[str, str]] = {
 def variant(scene: Scene, script: Script, name: str) -> tuple[Scene, Script]:
     """Return the scene and the script under the variant `name` of `VARIANTS`.
 
-    The group is Stable and reassigned under the variant, and no event changes an assignor list or a
-    protocol: new processes start with those of the variant. `eager` keeps the current assignor if
-    that is eager, and uses range otherwise. With `now` and `plan` the group stays as it is.
+    Every member, and every process that the script starts, gets the variant's protocol and (not for
+    `consumer`) its assignor list; the group begins with the assignment computed under it. `eager`
+    keeps the current assignor if that is eager, and uses range otherwise. `now` and `plan` leave
+    the group as it is. Under every variant the events no longer change lists or protocols.
     """
     keeps = name == "eager" and protocols_of(scene.assignor) == frozenset({RebalanceProtocol.EAGER})
     usual = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}

@@ -322,7 +322,11 @@ class _Reading:
         takes: float | None,
         assignors: tuple[str, ...],
     ) -> ScriptEvent:
-        """Return the event that starts new members, with the settings of the member `item.like`."""
+        """Return the event that starts new members, with the settings of the member `item.like`.
+
+        `assignors`, if not empty, replaces their list. They join `takes` seconds later (None: at
+        once). Errors name `path`, the position of the new names, or a position under `here`.
+        """
         old = self._processes[self._members(f"{here}.like", item.like or "")[0]]
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [old.name])
         new: list[Process] = []

@@ -139,10 +139,11 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
 
 
 def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
-    """Return the scene without the versions of clients too old for the script's assignor lists.
+    """Return the scene with all clients new enough for the script's assignor lists.
 
-    Such a client then counts as new enough: the plan's step upgrades it in the restart that brings
-    the list. The second item says this as an assumption; it is empty if no client is too old.
+    A client that would reject a list because of its version gets `version` None, which counts as
+    new enough: the plan upgrades such a client in the restart that brings the list. The second item
+    has the sentence with this assumption; it is empty if no client is too old.
     """
     lists = {event.assignors for event in script.events if event.assignors and not event.family}
     old = {}
@@ -178,18 +179,19 @@ def too_old(scene: Scene, script: Script) -> str:
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
-    """Return the processes that `step` restarts, each as the names of its members (threads).
+    """Return the processes that `step` has to restart, each as the names of its members (threads).
 
-    Members whose state is unknown are included.
+    Processes that the step has restarted already are left out. Those of which that is not known are
+    included.
     """
     return processes(plan.baseline, (*step.to_do, *step.unknown))
 
 
 def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the processes of the members `ids`, each as the names of those members that it runs.
+    """Group the members `ids` by process; return for each process the names of these members.
 
     A Kafka Streams process can run several members, one for each thread. They stop and start
-    together.
+    together. Ids that are not in the snapshot are left out.
     """
     called, threads = names(snapshot.members), threads_of(snapshot)
     found: dict[str, list[str]] = {}

@@ -314,7 +314,7 @@ def start_missing(look: Look) -> Advice | None:
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
-    """Return the lists for missing members of `step`; an empty list keeps each member's own."""
+    """Return lists to try when `out` start again, the first first; `()`: the list each one has."""
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
     # A restart of another step may have left it with a list that is not admitted now.

@@ -310,7 +310,7 @@ def apart(simulation: Simulation, *, then: bool) -> int:
 
 
 def verdict(simulation: Simulation) -> Text:
-    """Return a simulation's problem in a few words: `not at rest`; empty if there is none."""
+    """Return a simulation's problem in a few words, such as `not at rest`; empty without one."""
     if simulation.violations:
         return Text("breaks its contract", "bold red")
     if not simulation.stable:

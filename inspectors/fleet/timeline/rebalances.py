@@ -294,8 +294,8 @@ def may_be_slow(gone: GenerationMember, of: Transition) -> bool:
 def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
     """Return the cause of the rebalance; None: cannot tell.
 
-    `added` is how many more partitions are assigned than in `old`. `withheld` are partitions that
-    had no owner until now, by last owner.
+    `added` is how many more partitions are assigned than before this rebalance. `withheld` maps a
+    member to the partitions that it was the last to own and that nobody has owned since.
     """
     old, facts = of.old, of.facts
     logged_cause = _logged(of) if of.logged is not None or facts.left else None

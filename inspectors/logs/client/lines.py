@@ -392,7 +392,7 @@ class ClientLine(NamedTuple):
 
 
 def event_of(text: str) -> ClientLine | None:
-    """Return the event that a log line shows; None if it shows none, or is of a configuration."""
+    """Return the event that a log line shows; None for a line of a configuration, or any other."""
     for kind, pattern in _PATTERNS:
         if match := pattern.search(text):
             fields = match.groupdict()

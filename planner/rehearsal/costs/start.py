@@ -72,7 +72,7 @@ class Pricing:
         self._known: dict[Hashable, object] = {}
 
     def once(self, shape: Hashable, make: Callable[[], _T]) -> _T:
-        """Return the result of `make`; call it only once for equal values of `shape`."""
+        """Return the result for the key `shape`: `make()` at the first call, then the kept one."""
         if shape not in self._known:
             self._known[shape] = make()
         return cast(_T, self._known[shape])
@@ -83,10 +83,10 @@ FULL: Final = Pricing()
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
-    """Yield the paces to compare: how many processes restart at a time, and the pace's name.
+    """Yield the paces to compare, each as (processes that restart at a time, the pace's name).
 
-    They are one by one, `asked` at a time (the batch size of the plan's `Speed`), and all at once.
-    `count` is the number of processes.
+    They are one by one; `asked` at a time (the batch size of the plan's `Speed`) if that is neither
+    one nor all; and all at once, if there are several. `count` is the number of all processes.
     """
     yield 1, "one by one"
     if 1 < asked < count:
@@ -229,7 +229,11 @@ class CostStart:
 
     @property
     def _later(self) -> bool:
-        """Return whether other restarts come first, because a list lacks what these start with."""
+        """True if another step has to restart members before this roll-out can begin.
+
+        That is so if some member's exactly known list has no assignor of the list `target`. False
+        if `target` is empty, or if the roll-out stops all its members together.
+        """
         asked = {*self._roll.target}
         return (
             bool(asked)
@@ -361,7 +365,11 @@ class CostStart:
     def _shared(
         self, members: Sequence[Member], elected: str, *, kip848: bool
     ) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return the assignment, by member id, while only `members` of the group have started."""
+        """Return the partitions that each of `members` gets while all others are stopped.
+
+        They are by member id. The coordinator's assignor computes them with `kip848`, the assignor
+        `elected` without. Connectors and tasks are dealt evenly to Connect workers.
+        """
         if self.connectors:
             return eager((member.member_id for member in members), self.partitions)
         custom = self.assignors.get(elected)
@@ -371,9 +379,9 @@ class CostStart:
         return {id_: tuple(owned) for id_, owned in made.items()}
 
     def stand_in_for_leader(self) -> None:
-        """Replace every assignor by range, because the elected assignor fails for this group.
+        """Compute assignments with range under every assignor's name, and add a note about it.
 
-        Java's sticky assignor can fail so.
+        It is called if the elected assignor fails for this group, as Java's `sticky` can.
         """
         self.assignors = dict.fromkeys({*chain(*self.lists.values()), *self.then}, get(_EAGER))
         self.notes.append(f"the leader's assignor would fail; {_EAGER} stands in for it")
@@ -456,8 +464,8 @@ def _owned(
 ) -> tuple[dict[str, int], dict[str, tuple[TopicPartition, ...]]]:
     """Return each topic's partition count, and the partitions that each member owns, by member id.
 
-    If two members own a partition, the first keeps it. Connect workers own connectors and tasks,
-    and no topics are returned.
+    If two members own a partition, the first keeps it. For Connect workers, which own connectors
+    and tasks, the partition counts are empty.
     """
     work = work_by_worker(snapshot)
     if work is not None:

@@ -84,8 +84,8 @@ _MOST: Final = 500_000
 class Paced(NamedTuple):
     """Cost of restarts at one pace, such as one by one.
 
-    `stopped` counts the times that a partition loses its owner, over all rebalances. Of `batches`
-    batches only `rehearsed` were simulated, with one member for `share` real ones.
+    `stopped` counts the times that a partition loses its owner. Of the `batches` batches only
+    `rehearsed` were simulated, and each simulated member stands for `share` members of the group.
     """
 
     pace: Pace
@@ -189,8 +189,8 @@ class RehearsedRoll:
     def _members_per_simulated(self, batch: int, places: int) -> int:
         """Return how many members one simulated member stands for, to limit the work.
 
-        It is more than 1 only for large batches in KIP-848 groups, where each join computes a new
-        target. In a classic group all members that join together get one generation.
+        `batch` is the processes in a batch, `places` the batches to rehearse. The result exceeds 1
+        only for large batches in KIP-848 groups, where each join computes a new target.
         """
         roll = self._roll
         if not roll.kip848 or (roll.protocol != "consumer" and batch == len(self._start.lists)):
@@ -207,7 +207,7 @@ class RehearsedRoll:
         return fewer._replace(pace=pace, share=share * fewer.share)
 
     def _sum(self, cut: Sequence[tuple[str, ...]], some: Chosen, *, killed: bool) -> Measures:
-        """Return the sum of the measures of all batches `cut`; only `some` are rehearsed."""
+        """Return the sum of the measures of all batches `cut`; `some` says which to rehearse."""
         if some.whole:
             return self._run(cut, 0, killed, last=False)
         # The restarts before let the members' heartbeats fall together as a rebalance does; those
@@ -222,7 +222,7 @@ class RehearsedRoll:
     def _run(
         self, cut: Sequence[tuple[str, ...]], begin: int, killed: bool, *, last: bool = True
     ) -> Measures:
-        """Rehearse `cut[begin:]`; return the measures of these batches, or (`last`) of the last."""
+        """Rehearse `cut[begin:]`; return the measures of all (with `last`: of the last batch)."""
         scene = self._start.scene([*chain(*cut[:begin])], killed)
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[ScriptEvent] = []
@@ -467,9 +467,9 @@ def stop_and_start(
 def stop_some(roll: Roll) -> Cost | None:
     """Return the cost when the members `order` stop together, then start; None without a pricing.
 
-    The cost's own figures are those of all of them starting at once. `eager` are the members that
-    run EAGER among the others. `target` is the one assignor with which `order` start again. Every
-    other member's list has it.
+    The cost's own figures are those of all of them starting at once. In `roll`, `eager` must name
+    those of the other members that run EAGER. `target` must be a single assignor, which the lists
+    of all other members have: the members `order` start again with it alone.
     """
     how = "members that run EAGER stop all they own" if roll.eager else "only what moves stops"
     text = (

@@ -116,7 +116,10 @@ class Chance:
         return self._random.random() * heartbeat
 
     def interval(self, heartbeat: float) -> float:
-        """Return the seconds between a member's heartbeats during one generation."""
+        """Return the seconds between a member's heartbeats during one generation.
+
+        Its client sends them a little later than every `heartbeat` seconds, as its timer drifts.
+        """
         return math.ceil(heartbeat / _TICK - _DRIFT) * _TICK * (1 + self._random.random() * _DRIFT)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
@@ -128,10 +131,11 @@ class Chance:
         return beat + self._random.random() * every if every else beat
 
     def last_beat(self, member_id: str, usual: float, session: float) -> float:  # noqa: ARG002
-        """Return the time of the last heartbeat of a member that ends.
+        """Return the time of the last heartbeat of a member whose process ends.
 
-        `usual` is that time by its heartbeat interval. A recording computes it from the end of the
-        member's session, which lasts `session` seconds.
+        That is `usual`, which the caller has computed from the member's heartbeat interval. A
+        recording ignores it: it subtracts the session timeout of `session` seconds from the time at
+        which the session ended.
         """
         return usual
 

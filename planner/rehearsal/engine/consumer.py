@@ -60,7 +60,10 @@ class Consumer(SimulatedMember):
         self._read: set[str] = set()
 
     def seat(self, running: RunningProcess, elected: str) -> JoinRequest:
-        """Make the consumer a member with its partitions, and return the JoinGroup that it sent."""
+        """Make the consumer a member that owns the partitions of `running` from the beginning.
+
+        Returns the JoinGroup by which it became a member. `elected` is the group's assignor.
+        """
         self.member_id = self.last_id = running.member_id
         owned, generation = running.owned, running.generation
         if self._fixed is None:
@@ -98,10 +101,10 @@ class Consumer(SimulatedMember):
         return True
 
     def commit(self) -> Error:
-        """Commit offsets now, and return the error code; a note has the Java client's exception.
+        """Commit offsets now, and return the error code (`Error.NONE`: committed).
 
-        A client that is joining sends no commit: it throws RebalanceInProgressException itself
-        (KIP-429).
+        A failed commit is recorded with the exception that the Java client throws. A client that is
+        joining sends no commit: it throws RebalanceInProgressException itself (KIP-429).
         """
         if self._joining and self.generation >= 0:
             error = Error.REBALANCE_IN_PROGRESS
@@ -385,9 +388,10 @@ class Consumer(SimulatedMember):
         self._step.at(self._chance.retry(self._client_id, wait, self._agenda.now), join)
 
     def _forget(self, error: Error) -> float:
-        """Lose the membership and all partitions (KIP-429, onPartitionsLost).
+        """Give up the membership, which the error code `error` ended, and lose all partitions.
 
-        Returns the seconds that the listener takes. If the listener throws, the process has ended.
+        Returns the seconds that the listener takes (onPartitionsLost, KIP-429). If the listener
+        throws, the consumer is closed, and `alive` is False afterwards.
         """
         if error is Error.UNKNOWN_MEMBER_ID:
             self.member_id = ""

@@ -329,8 +329,9 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
         """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
-        Returns its member id; empty if the coordinator does not count it. A static member whose
-        first join is not answered yet does not know its id, and is found by its `client`.
+        Returns its member id; empty if the process `client` has no such member in the group. A
+        static member whose first join is not answered yet does not know its id (`member_id` is
+        empty), and is found by its `client`.
         """
         waiting = (id_ for id_, one in self._members.items() if one.client is client)
         return super().heartbeats_stopped(member_id or next(waiting, ""), last, client)
@@ -378,9 +379,11 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     # Rebalances
 
     def prepare(self, why: str, *, expired: bool = False) -> None:
-        """Begin a rebalance, or complete the one that waits for members if all have joined.
+        """Begin a rebalance for the reason `why`; if all members have joined, complete it too.
 
-        `why` is its reason. `expired` is True if a member that it waited for has expired.
+        If the group is already in PreparingRebalance, none begins, and the current one is completed
+        if all have joined. The first rebalance of an Empty group also waits for the initial delay;
+        the Java coordinator does not if `expired`: a member that it waited for has timed out.
         """
         if self.phase is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined(expired=expired)
@@ -454,9 +457,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._answer_joins()
 
     def _answer_joins(self) -> None:
-        """Answer all joins that wait.
+        """Answer all pending JoinGroups.
 
-        A static member that has not joined gets a new session, and must send a SyncGroup too.
+        The session of every member begins anew, and every member must send a SyncGroup; both also
+        hold for a static member that has not joined again.
         """
         for member in list(self._members.values()):
             member.new, member.unsynced, member.heard = False, True, self._agenda.now

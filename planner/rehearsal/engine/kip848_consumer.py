@@ -47,7 +47,10 @@ class Kip848Consumer(SimulatedMember):
         self._heartbeat = Timer(self._agenda)
 
     def seat(self, running: RunningProcess, elected: str) -> Beat:  # noqa: ARG002 - it elects none
-        """Make the consumer a member with its partitions; return a heartbeat that reports it."""
+        """Make the consumer a member that owns the partitions of `running` from the beginning.
+
+        Returns the heartbeat with which the coordinator is to enter it as a member.
+        """
         self.member_id = self.last_id = running.member_id
         self._epoch = running.generation or 0
         self._current = self._target = self._told = frozenset(running.owned)
@@ -72,7 +75,10 @@ class Kip848Consumer(SimulatedMember):
         return False
 
     def commit(self) -> Error:
-        """Commit offsets now, and return the error code; a note has the Java client's exception."""
+        """Commit offsets now, and return the error code (`Error.NONE`: committed).
+
+        A failed commit is recorded with the exception that the Java client throws.
+        """
         return self._record_commit(self._group.now.commit(self.member_id, self._epoch, self))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
@@ -161,9 +167,10 @@ class Kip848Consumer(SimulatedMember):
         self._step.after(took, self._assign, target, bool(revoked))
 
     def _assign(self, target: frozenset[TopicPartition], had: bool) -> None:
-        """Run onPartitionsAssigned for `target`, unless onPartitionsRevoked throws.
+        """Run onPartitionsAssigned for `target`.
 
-        `had` is True if partitions were revoked.
+        `had` is True if onPartitionsRevoked has just run; if it throws, the consumer is closed
+        instead.
         """
         if not (had and self._throws_in("revoked")):
             took = self._in_application(self.process.on_assigned)
@@ -187,9 +194,10 @@ class Kip848Consumer(SimulatedMember):
         self._step.after(took, self._join_again, had)
 
     def _join_again(self, had: bool) -> None:
-        """Join with epoch 0, even if onPartitionsLost throws (`had`: partitions were lost).
+        """Join with epoch 0, even if onPartitionsLost throws.
 
-        The background thread joins before the application closes the consumer.
+        The background thread joins before the application closes the consumer. `had` is True if the
+        member owned partitions, so that onPartitionsLost has run.
         """
         self._stale = False
         self._beat()

@@ -26,10 +26,11 @@ from rebal.planner.rehearsal.engine.memory import JoinRequest
 
 
 def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
-    """Return the member as the leader reads it; an EAGER member joins without partitions (KIP-429).
+    """Return the member as the leader reads it from its JoinGroup.
 
-    A custom assignor makes the member's user data here. Kafka's own assignors make it when they
-    assign: `sticky` makes it from `owned`, so with `sticky` an EAGER member keeps `owned` here.
+    An EAGER member has revoked its partitions, so it is returned without `owned` (KIP-429). It
+    keeps `owned` with `sticky`, which sends them as user data: the user data of Kafka's assignors
+    is made from `owned` later, in the assignment. A custom `assignor` makes the user data here.
     """
     if isinstance(assignor, KafkaAssignor):
         forgets = eager and member.owned and assignor.name != "sticky"

@@ -88,9 +88,9 @@ class _OwnedPartition:
 class Ledger:
     """Owners of all partitions over time: partitions by number, owners by name.
 
-    `numbers` has the number of each partition, from 0 in their order. The history of owners is
-    recorded only with `keep`: a large group has millions of changes. `stopped` counts the times
-    that a partition lost its owner, `moved` the times that one got another owner.
+    `numbers` maps each (topic, partition) to its number in the ledger, from 0. The history of
+    owners is recorded only with `keep`: a large group has millions of changes. `stopped` counts the
+    times that a partition lost its owner, `moved` the times that one got another owner.
     """
 
     def __init__(self, pairs: Iterable[TopicPartition], *, keep: bool) -> None:

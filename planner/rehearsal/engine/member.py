@@ -241,7 +241,11 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def seat(self, running: RunningProcess, elected: str) -> JoinRequest | Beat:
-        """Make the consumer a member with its partitions; return a request that reports it."""
+        """Make the consumer a member that owns the partitions of `running` from the beginning.
+
+        Returns the JoinGroup or heartbeat with which the coordinator is to enter it as a member.
+        `elected` is the assignor that the group has elected.
+        """
 
     @abstractmethod
     def start(self) -> None:
@@ -253,7 +257,10 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def commit(self) -> Error:
-        """Commit offsets now, and return the error code; a note has the Java client's exception."""
+        """Commit offsets now, and return the error code (`Error.NONE`: committed).
+
+        A failed commit is recorded with the exception that the Java client throws.
+        """
 
     @abstractmethod
     def subscribe(self, topics: tuple[str, ...]) -> None:

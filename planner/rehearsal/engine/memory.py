@@ -372,8 +372,8 @@ def table_order(member_ids: Sequence[str], size: int, kind: CoordinatorKind | No
 class MemberTable(dict[str, _M]):
     """Members by member id, in the order in which they joined.
 
-    `static` maps instance ids to member ids; None is never a key. `kind` is the kind of a classic
-    coordinator, or None in a KIP-848 group.
+    `static` maps the instance ids of static members to their member ids. `kind` is the classic
+    coordinator's implementation (None: a KIP-848 group), on which the order of `ordered` depends.
     """
 
     def __init__(self, kind: CoordinatorKind | None = None) -> None:
@@ -404,7 +404,8 @@ class MemberTable(dict[str, _M]):
 class MovingCoordinator(ABC, Generic[_M]):
     """The coordinator of one group: it times members' sessions, and can move to another broker.
 
-    `number` is the group's generation or epoch. `away` is not 0 while a broker loads the group.
+    `number` is the group's generation or epoch. While another broker loads the group, `away` is the
+    time in seconds that the loading takes; otherwise it is 0.0.
     """
 
     def __init__(
@@ -441,7 +442,7 @@ class MovingCoordinator(ABC, Generic[_M]):
     def heartbeats_stopped(self, member_id: str, last: float, client: Client) -> str:
         """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
-        Returns its member id; empty if the coordinator does not count it.
+        Returns its member id; empty if the process `client` has no such member in the group.
         """
         member = self._members.get(member_id)
         if member is None or member.client is not client:

@@ -393,9 +393,10 @@ class World:
             leader.enforce_rebalance()
 
     def _close(self, number: int) -> None:
-        """End the rebalance `number` (counted from 1; 0 is none), and set its partition counts.
+        """End the rebalance `number` (counted from 1) now; do nothing for 0 or if it has ended.
 
-        The counts are those since the end of the previous rebalance.
+        Its `stopped` and `moved` become the partitions that stopped or moved since the rebalance
+        before it ended.
         """
         if number and self.rebalances[number - 1].ended is None:
             self._taking_over = False
@@ -410,7 +411,10 @@ class World:
 
 
 def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:
-    """Return a partition assigned to a member that another has not revoked; None if none is."""
+    """Return a partition that `result` assigns to a member although another member still owns it.
+
+    The other member reported it as owned in its JoinGroup. None: there is no such partition.
+    """
     owner = {
         pair: request.member_id
         for request in members

@@ -381,7 +381,11 @@ def simulate(
 
 
 def _named(made: Walk, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
-    """Return the topics and members whose table order is not known, members by displayed name."""
+    """Return the undecided topics and members of the walk, with members' names for display.
+
+    Undecided means that their order in a KIP-848 coordinator's tables is not known and could change
+    the assignment. `labels` has the names by member id.
+    """
     by_number = {numbers[member_id]: label for member_id, label in labels.items()}
     undecided = made.group.undecided
     members = (by_number[numbers[member_id]] for member_id in undecided.members)
@@ -400,7 +404,8 @@ def _numbers(spec: Spec, plan: Course) -> Mapping[str, int]:
 def _apply_steps(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | None]:
     """Apply all steps, and return the resulting walk and the leader's failure (None: no failure).
 
-    After a failure the walk is at its start, with the group unchanged.
+    `begin` makes a walk that has taken no step. After a failure such a walk is returned, with the
+    group as it was before the first step.
     """
     walk = begin()
     try:
@@ -488,7 +493,7 @@ def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, set[int]]:
 
 
 class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Cost of the restarts while every worker has this connect.protocol."""
+    """A value of connect.protocol, and the cost of the restarts if every worker has this value."""
 
     protocol: str
     cost: Cost
