@@ -272,7 +272,8 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
 def _sections(path: Path, what: object) -> dict[object, object]:
     """Return the section `profiles` of the user's configuration file: profile name → settings.
 
-    `what` is the option or path that an error message names first.
+    If the file cannot be read, the message begins with `what`: the option that needs it, or its
+    path.
 
     Raises:
         SettingError: the file cannot be read, is not YAML, or has no such section.

@@ -145,7 +145,8 @@ def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared
     """Yield the consumers that the configuration files of one process declare.
 
     The files are read without a profile, then once with each profile that they contain. A consumer
-    of a profile is yielded only if it differs from all those without a profile; it gets a note.
+    of a profile is yielded only if it differs from all those without a profile; a sentence about it
+    is added to `notes`.
     """
     known: set[object] = set()
     base_first = sorted(process, key=lambda part: part[2].profile is not None)
@@ -276,9 +277,9 @@ def _with_lists(layer: Flat) -> Flat:
 def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
     """Yield (rank, scope, setting name) if `key` stands for a Kafka setting, else nothing.
 
-    The scope is the words before the setting's own, without the words `ends` at its end: keys that
-    differ only in those words are of one consumer. The rank is the number of words before they are
-    removed; in one layer, a setting of higher rank overrides one of lower rank.
+    The scope is the words of the key before the setting's own. Words in `ends` are removed from
+    its end, because keys that differ only in them are of one consumer. The rank is the number of
+    words that the scope had before: in one layer, a higher rank overrides a lower one.
     """
     parts = key_words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
@@ -415,9 +416,10 @@ _SAME: Final = (
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
-    """Return one declaration with the settings of both, which may be parts of one consumer's.
+    """Return one declaration with the settings of both, if they may be of the same consumer.
 
-    None: the group of either is not known, or the two contradict each other.
+    None: one of them has no known group id, or they differ in an id, the assignor list, the group
+    protocol, the client family or upgrade.from. A value that only one of them has is no difference.
     """
     said = [{getattr(one, name), getattr(two, name)} - {None} for name in _SAME]
     lists = {each.list for each in (one, two) if each.list}

@@ -369,7 +369,7 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
     seen: Counter[str] = Counter()
 
     def begin(name: str) -> str:
-        """Return the name of a new block; append `[n]` if it occurred n times before."""
+        """Return `name` for a new block, with `[n]` after it if n blocks here had it before."""
         at = ".".join((*blocks, name))
         seen[at] += 1
         return name if seen[at] == 1 else f"{name}[{seen[at] - 1}]"

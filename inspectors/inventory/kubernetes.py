@@ -112,8 +112,9 @@ def _pod(resource: Resource) -> Resource:
 def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     """Yield a workload's consumer with the workload's name, replicas and maxSurge.
 
-    If its ids contain the pod's name, it is yielded once for each pod of a StatefulSet. The pods of
-    other workloads have no names that are known before: it is yielded once, with these ids None.
+    A consumer whose ids contain the pod's name is yielded once for each pod of a StatefulSet with
+    known replicas, up to 1000. Any other consumer is yielded once, with None for each id that
+    contains the pod's name.
     """
     kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
     replicas = number(str_or_none(spec.get("replicas")))

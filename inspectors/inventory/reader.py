@@ -73,8 +73,8 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
     """Return the consumers that these files declare together.
 
     Raises:
-        DocumentError: the file is no configuration, and `alone` is True. Otherwise a bad file
-            becomes a note.
+        DocumentError: a file is no configuration, and `alone` is True, because the user named that
+            one file. Otherwise a bad file becomes a note.
     """
     notes: list[str] = []
     settings: dict[str, list[Part]] = {}

@@ -42,8 +42,8 @@ _MESSAGES: Final = {
 class GroupFailure(Record, frozen=True, kw_only=True):
     """The reason why one group could not be read, or why the groups of one broker were not listed.
 
-    `group_id` is None if groups were not listed, because their ids are not known. `broker_id` is
-    then their coordinator (None: they have no coordinator, or it is not known). `kind` is
+    If groups were not listed, their ids are not known and `group_id` is None. Only then may
+    `broker_id` be set: the coordinator of these groups (None: they have no coordinator). `kind` is
     not-found, authorization, loading, timeout, network or other.
     """
 

@@ -40,8 +40,9 @@ def log_in(
 ) -> None:
     """Log in with SaslHandshake v1 and SaslAuthenticate (brokers since 1.0).
 
-    `send` sends a request to the broker at `address` and returns its response. `settings` are those
-    of kafka-python, and the broker's host. Getting an OAuth token takes at most `seconds`.
+    `send` sends a request to the broker at `address` and returns its response. `settings` are
+    kafka-python's login settings, with the broker's `host`. Getting an OAuth token takes at
+    most `seconds`.
 
     Raises:
         ConnectError: the broker does not offer the mechanism, or rejects the login.

@@ -55,7 +55,10 @@ class Selection(Record, frozen=True, kw_only=True):
 
 
 class Survey(NamedTuple):
-    """Groups of a cluster: snapshots, failures to read or list groups, the snapshots' notes."""
+    """The groups of a cluster that could be read, and the failures to list or read the others.
+
+    `notes` are the notes of all snapshots, each once.
+    """
 
     groups: list[GroupSnapshot]
     failures: list[GroupFailure]

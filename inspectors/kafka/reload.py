@@ -99,8 +99,8 @@ class Fetches:
     def once(self, key: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:
         """Return the kept result of an earlier call with the same `key`, else `ask()`.
 
-        The result is kept for later calls, except a fetch without records, and results beyond 64
-        MiB in all.
+        The new result is kept for later calls, unless it is a fetch without records, or would make
+        the kept data exceed 64 MiB.
         """
         if key in self._kept:
             return self._kept[key]  # type: ignore[no-any-return]

@@ -81,10 +81,10 @@ class Session:
     def ends(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, int]:
-        """Return (topic, partition) → log end offset, for each partition whose leader answered.
+        """Return (topic, partition) → log end offset; partitions with an error are left out.
 
         Raises:
-            RequestError: TIMED_OUT, if a leader did not answer in time.
+            RequestError: TIMED_OUT, if a leader did not answer in time; then nothing is returned.
         """
         found = self._offsets(partitions, LATEST, deadline)
         for offset in found.values():
@@ -95,7 +95,10 @@ class Session:
     def edges(
         self, topic: str, partitions: int, deadline: Deadline
     ) -> dict[int, tuple[int, int, int]]:
-        """Return partition → its first offset, last stable offset and log end offset."""
+        """Return partition → its first offset, last stable offset and log end offset.
+
+        `partitions` is the topic's number of partitions. The error of any of them is raised.
+        """
         asked = [(topic, number) for number in range(partitions)]
         first, stable, end = (
             self._offsets(asked, at, deadline, isolation)

@@ -260,7 +260,7 @@ class BrokerConnection:
             raise
 
     def supports(self, request: Any, version: int = 0) -> bool:
-        """Return whether the broker supports `version` (or a later one) of this request."""
+        """Return whether the newest version of this request at the broker is at least `version`."""
         return self.versions.get(request.API_KEY, (0, -1))[1] >= version
 
     def version(self, request: Any, *, min_version: int = 0, max_version: int | None = None) -> int:

@@ -3,9 +3,9 @@
 A line with a member id is evidence by itself: it shows the client of that member id, and in some
 clients its assignor list. Only librdkafka prints its list before it has a member id. It prints the
 name of the consumer object in each line, and that name is the same in every pod: `NAME#consumer-1`.
-A list is bound to a member id only if all member ids that the stream prints under that name follow
-from one another, each object closes before the next one starts, and none starts before the stream
-does.
+A list is bound to a member id only if all lines under that name can be of one process: the stream
+has the first object's start, each object closes before the next one starts, and each line about a
+new member id names the last printed one as the id before it.
 
 Written from the output of librdkafka 2.16.0, franz-go 1.22.2, sarama 1.61.1, kafkajs 2.2.4,
 kafka-python 3.0.12 and 2, aiokafka 0.14.0; ruby-kafka's from its source (consumer_group.rb).
@@ -399,7 +399,8 @@ class OtherClients:
         """Return the join `seen` of a librdkafka consumer, with its assignor list if it is certain.
 
         `of` and `settings` are the consumer's output and printed configuration. A member of the
-        consumer protocol (KIP-848) has no list: for it, only its client software is returned.
+        consumer protocol (KIP-848) has no list: for it the result is not a join, but an
+        `Introduced` with its client software.
         """
         names: tuple[str, ...] = ()
         if of.unclear:

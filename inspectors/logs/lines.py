@@ -133,7 +133,11 @@ def unwrap(
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line); each entry of a JSON list of log entries is one line."""
+    """Yield (number, line), counted from 1; each entry of a JSON list of log entries is one line.
+
+    If the list is printed over several lines, an entry has the number of its first line, and lines
+    outside the entries are left out.
+    """
     first = next(lines, b"")
     entries = (_apart(line) if _LIST.match(line) else (line,) for line in chain((first,), lines))
     every = enumerate(chain.from_iterable(entries), 1)
@@ -459,8 +463,8 @@ def observation_of(
 ) -> Observation | None:
     """Return the observation that one recognized line shows, with the client's `software`.
 
-    None: lines of this kind show none by themselves, or the line lacks the member id or the time
-    that the observation needs.
+    None: the line's kind is one that the caller handles, such as a rejection or a setting, or the
+    line lacks the member id or the time that the observation needs.
     """
     kind, fields, at = shown.form.kind, shown.fields, evidence.at
     group_id, member_id = shown.get("group_id"), shown.get("member_id")

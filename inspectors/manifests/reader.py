@@ -85,10 +85,10 @@ def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
 
 
 def scope_of(place: str) -> str:
-    """Return the folder whose projects, with those below it, use the build file `place`.
+    """Return the folder in which, and below which, the build file `place` applies to projects.
 
     That is the file's own folder. For a file in a folder of the build itself, such as buildSrc or
-    gradle, it is the folder that contains that one.
+    gradle, it is the folder that contains buildSrc or gradle.
     """
     own = r"(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*"
     build = re.search(rf"(?:\A|/)(?:{own})\Z", place)
@@ -208,7 +208,10 @@ def _plain(version: str) -> str | None:
 
 @cache
 def _formats(name: str) -> list[_Format]:
-    """Return the formats whose pattern is the first that the path `name` matches; else none."""
+    """Return all formats with the first pattern in `_FORMATS` that the path `name` matches.
+
+    The result is empty if it matches none.
+    """
     found = [one for one in _FORMATS if PurePosixPath(name).match(one.pattern)]
     return [one for one in found if one.pattern == found[0].pattern]
 
@@ -243,7 +246,7 @@ class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
         """Return whether the facts apply to some version from `low` to `high`, both included.
 
-        With the two exchanged, return whether they apply to each of these versions.
+        Called as `holds(high, low)`, it returns whether they apply to all these versions.
         """
         reached = self.last is None or low <= (version_tuple(self.last) or ())
         return reached and (version_tuple(self.first) or ()) <= high
@@ -306,7 +309,7 @@ def product_of(ecosystem: str, name: str) -> Product | None:
 def library_of(ecosystem: str, package: str, version: str | None) -> Library | None:
     """Return the Kafka client that a package or image contains; None if it is not a known product.
 
-    `ecosystem` is a package URL's type. `version` is None if it is not written.
+    `ecosystem` is the type in a package URL, such as `maven`. `version` is None if not known.
     """
     product = product_of(ecosystem, package)
     if product is None:

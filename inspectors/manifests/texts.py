@@ -255,9 +255,9 @@ def mentions(text: str) -> Iterator[Named]:
 
 
 def script_lines(text: str, platforms: Iterable[Named]) -> str:
-    """Return the constants in `text`, and the BOMs `platforms`, as lines of a build script.
+    """Return what a build file gives to other scripts, as lines to append to those scripts.
 
-    `text` is a build file. The caller appends the lines to each script that may use the file.
+    They are the constants in its content `text`, and the BOMs `platforms` that it uses.
     """
     return "".join(
         (

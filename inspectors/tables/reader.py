@@ -486,9 +486,9 @@ def _down(
     """Return the members that timed out and are still missing, each by its first id that is known.
 
     The ids are instance id, client id and member id, in this order. A timed-out member is not
-    missing if a later one with its instance or client id replaces it. Because all processes may
-    have one client id, each later member replaces one at most, and no member is missing if the
-    group has as many members as in the lost member's last generation.
+    missing if a later one with its instance or client id replaces it; each later member replaces
+    one at most, because all processes may have one client id. Nor is it missing if the group now
+    has at least as many members (`members`) as in the last generation of the timed-out one.
     """
     lost = [
         run

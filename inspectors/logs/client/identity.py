@@ -73,7 +73,11 @@ class ProgramClients:
         self.rejections: dict[int, _Answer] = {}
 
     def add(self, event: ClientLine) -> int:
-        """Add an event; return its number, a key of `rejections` (-1 for the kind `subscribed`)."""
+        """Add an event; return its number, which is its index in `events`.
+
+        An event of the kind `subscribed` only names a configuration: it is not added, and -1 is
+        returned.
+        """
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
         if event.kind == "subscribed":
@@ -89,9 +93,9 @@ class ProgramClients:
     def _name(self, event: ClientLine) -> None:
         """Give the group's newest configuration the client id that the event prints.
 
-        Clients before 2.6 do not print an unset client id in the configuration. If several
-        configurations of the group wait for a client id, none of them gets one, and the group's
-        earlier ones lose theirs.
+        Clients before 2.6 do not print an unset client id in the configuration. Once several
+        configurations of the group wait for a client id, this method names none of the group's
+        configurations any more, and takes back the client ids that it gave them before.
         """
         mine = [n for n in self._unnamed if self.events[n].group_id == event.group_id]
         named = self._named.setdefault(event.group_id, [])
@@ -111,8 +115,8 @@ class ProgramClients:
         """Set the member id of each join logged without one, if only one member id is possible.
 
         `candidates` maps a join's number, which `add` returned, to the member ids that leaders
-        printed and that may be its own. A client's life begins when it is configured or loses its
-        member id; its next join gets a new one.
+        printed and that may be its own: all of them, and the new ones. The first join after the
+        client was configured or lost its member id gets a new one, and later joins keep it.
         """
         lives: dict[_Track, list[int]] = {}
         found: dict[int, frozenset[str]] = {}
@@ -139,7 +143,8 @@ class ProgramClients:
     def add_version(self, version: str) -> None:
         """Record a printed version of the client library for the consumer configured just before.
 
-        If several were configured since the last version, it belongs to none of them for certain.
+        If several were configured since the last printed version, none of them gets it, unless
+        the whole log prints only one version.
         """
         self._versions.add(version)
         if len(self._unversioned) == 1:
@@ -278,7 +283,7 @@ class _TrackState:
         return len(self._ids) - self._reborn + len(self._rejected)
 
     def take(self, number: int, event: ClientLine) -> None:
-        """Process the next event of this track; `number` is its index in `Lives.events`."""
+        """Process the next event of this track; `number` is what `ProgramClients.add` returned."""
         self._order.take(event)
         name = event.member_id
         match event.kind:
@@ -386,8 +391,8 @@ class _LineOrder:
     `is_mixed` is True if it does not. The order is reliable if one client at a time prints its
     configuration, joins, may lose its id and join again, and closes. If clients did so in parallel,
     it is reliable only if all their assignor lists are equal. A line of a client whose start is
-    missing makes it unreliable. `unsure` are the member ids that stay in doubt even if the order is
-    reliable.
+    missing makes it unreliable. `unsure` are the member ids whose configuration stays in doubt even
+    if the order is reliable.
     """
 
     def __init__(self) -> None:

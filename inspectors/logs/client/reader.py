@@ -411,7 +411,10 @@ class _Reader:
 
 
 def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[LogText]:
-    """Yield the settings, the lines that may be events, and the blocks without a read setting."""
+    """Yield the settings and the lines that may be events from `raws`, pairs of number and line.
+
+    A configuration block of which no setting could be read is yielded with an empty key.
+    """
     for number, raw in raws:
         if wrappers.in_block or lines.WANTED.search(raw):
             yield from wrappers.texts(raw, number)

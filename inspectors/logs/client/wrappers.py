@@ -58,7 +58,7 @@ class Wrappers:
     def texts(self, raw: bytes, number: int) -> Iterator[LogText]:
         """Yield the programs' lines that one line of the source holds, without their wrappers.
 
-        Then yield each configuration block that began some lines before, but got no setting.
+        Then yield each earlier configuration block that had no setting, and can no longer get one.
         """
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         at = stamp_of(line, self._zone)

@@ -86,7 +86,7 @@ class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Fields that a `Request` has under the same names as the request or response in the log."""
+    """Base of `Request` and of a logged message's body: the fields with the same name in both."""
 
     instance_id: str | None = None
     protocol_type: str | None = None

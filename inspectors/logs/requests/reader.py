@@ -345,11 +345,11 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _reads_cooperative(names: Sequence[str], request: Request) -> bool:
-    """Return whether the assignor list `names` reads as COOPERATIVE, but may be of EAGER classes.
+    """Return whether the assignor list `names` reads as that of a COOPERATIVE member.
 
     True if the list is not empty, names no known EAGER assignor, and the client runs the protocol
-    that its whole list supports, not that of the elected assignor. A custom EAGER class may have
-    such a name.
+    that its whole list supports, not that of the elected assignor. Even then the member may run
+    EAGER: a custom EAGER class may have any name, even that of a COOPERATIVE assignor.
     """
     fixed = not family(family_of(request.software_name, request.software_version)).follows_vote
     return fixed and bool(names) and not any(eager_only(name) is Tri.YES for name in names)
