@@ -62,7 +62,10 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def follows_vote(self) -> bool:
-        """True if a member runs the elected assignor's protocol, whatever the rest of its list."""
+        """True if the elected assignor alone decides the rebalance protocol that a member runs.
+
+        If False, the member's whole list decides it.
+        """
         return self.protocol == "follows-vote"
 
     @property
@@ -76,14 +79,17 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def cooperative(self, version: str | None = None) -> Tri:
         """Return whether `version` has a cooperative assignor.
 
-        `cannot tell` if the answer depends on a version that is not known.
+        `cannot tell` if `version` is not known and it matters, or if it is not known which version
+        was the first to have one.
         """
         return _since(self.cooperative_since, version)
 
     def starts_with(self, assignor: str) -> Tri:
-        """Return whether the client starts with `assignor` in its list, whatever its version.
+        """Return whether a client of this family can start with `assignor` in its assignor list.
 
-        It is cannot tell for one that only the application can bring.
+        Yes if the library's newest version contains the assignor, or if the list may contain any
+        assignor. No if the list may contain only the library's own. `cannot tell` if the
+        application would have to supply its class, or if nothing is known of other assignors.
         """
         if assignor in self.assignors or self.other_assignors == "any":
             return Tri.YES
@@ -92,7 +98,8 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def kip848(self, version: str | None = None) -> Tri:
         """Return whether `version` can use `group.protocol=consumer`.
 
-        `cannot tell` if the answer depends on a version that is not known.
+        `cannot tell` if `version` is not known and it matters, or if it is not known which version
+        was the first to have this.
         """
         return _since(self.kip848_since, version)
 
@@ -110,7 +117,10 @@ class ClientAssignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Vendor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vendor's spelling of versions; groups/data/vendors.yaml explains the fields."""
+    """How a vendor numbers its builds of Apache Kafka.
+
+    The comment at the top of groups/data/vendors.yaml explains the fields.
+    """
 
     vendor: str
     pattern: str
@@ -231,8 +241,8 @@ def is_default_client_id(group_id: str, client_id: str) -> bool:
 def fixes_protocol(software: Software | None) -> bool:
     """Return whether the client certainly fixes its rebalance protocol when it is built.
 
-    If the subscription bytes leave several families possible (the version range names them), the
-    answer is True only if all of them do so.
+    If the subscription bytes leave several client families possible, it is True only if clients of
+    each of these families do so. `software.version_range` names them in this case.
     """
     key = proven_family(software)
     text = "" if software is None or software.family else software.version_range or ""

@@ -32,7 +32,7 @@ class Command(str):
 
     @classmethod
     def read(cls, line: str) -> Self:
-        """Return the text `line` as a `Command`, unchanged: a document stores it already quoted."""
+        """Return `line`, a command line that is already quoted, as a `Command` without change."""
         return super().__new__(cls, line)
 
 

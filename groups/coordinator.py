@@ -111,7 +111,8 @@ CLOCKS: Final = timedelta(seconds=5)
 def has_whole_lists(snapshot: GroupSnapshot) -> bool:
     """Return whether the coordinator certainly holds every member's full assignor list.
 
-    Only then does a probe's "no" show that a member's list lacks the assignor.
+    If it does not, the probe's answer that not every list contains an assignor proves nothing: the
+    coordinator may hold only the elected assignor of a member's list.
     """
     coordinator = snapshot.group.coordinator
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.YES:

@@ -23,7 +23,8 @@ def seconds_of(text: str | float, *, days: float = 365) -> float:
     """Return the duration `text` in seconds.
 
     Raises:
-        ValueError: `text` is not a duration, or is longer than `days`; the message is a clause.
+        ValueError: `text` is not a duration, or is longer than `days` days; the message is a
+            clause without a full stop.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", str(text).strip().lower())
     if found is None:

@@ -501,8 +501,8 @@ class Contradiction(Record, frozen=True, kw_only=True):
 class Unmatched(Record, frozen=True, kw_only=True):
     """Evidence about this group that could not be bound to one of its members, and why not.
 
-    `may_start` is True for a configuration file of the group with which one of its members may
-    start.
+    `may_start` is True if it is a configuration file that may be the one with which some present
+    member starts the next time.
     """
 
     what: str

@@ -68,9 +68,9 @@ class ProtocolAnswer(Record, frozen=True):
 class CommonAssignors(Record, frozen=True, kw_only=True):
     """Assignors that every member's list contains, and assignors that some member's list lacks.
 
-    `doubtful` are assignors that may belong to either: only the probe says that a list lacks them,
-    and the coordinator may not hold every member's whole list, as after it loaded the group.
-    `source` names the sources of the answers, as text.
+    `doubtful` are assignors that may belong to either. The probe alone says that some list lacks
+    them, and it may be wrong, because the coordinator does not certainly hold every member's whole
+    list (`coordinator.has_whole_lists`). `source` names the sources of the answers, as text.
     """
 
     supported: tuple[str, ...] = ()
@@ -328,7 +328,11 @@ def _by_program(member: Member) -> ProtocolAnswer | None:
 
 
 def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """Return the protocol of Connect workers: all run the elected one (KIP-415, KIP-507)."""
+    """Return the rebalance protocol of Connect workers, which `elected` decides for all of them.
+
+    `elected` is the elected Connect protocol, such as `sessioned` (KIP-415, KIP-507). The answer
+    is `cannot tell` for any other name.
+    """
     if elected not in _CONNECT:
         return _cannot_tell(f"{elected} is no protocol of Connect workers")
     why = f"the workers' elected protocol is {elected}, which every worker follows"
@@ -444,9 +448,9 @@ def disproved(member: Member) -> frozenset[str]:
 
 
 def _prints_kafkas(known: AssignorList) -> bool:
-    """Return whether the member's own log shows its list, with none but Kafka's own classes.
+    """Return whether the member's own log shows its list and all its classes are Kafka's own.
 
-    `known.classes` is empty in this case.
+    `known.classes` is then empty, because classes are kept only if one of them is custom.
     """
     printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
     return known.knowledge is Knowledge.EXACT and printed and not known.classes

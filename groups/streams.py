@@ -43,7 +43,7 @@ def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProto
 
 
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
-    """Return the protocol that a Streams version runs with any upgrade.from, and the reason.
+    """Return the protocol that a Streams version runs whatever upgrade.from is, and the reason.
 
     None where upgrade.from decides, where the version is not known, and for other clients.
     """
@@ -73,7 +73,10 @@ _V3_SINCE: Final = "3.4"
 
 
 def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
-    """Return the first fields of Kafka Streams user data; None for other user data."""
+    """Return the first fields of the subscription's user data, read as that of Kafka Streams.
+
+    None if there is no user data, or if it cannot be read in this way.
+    """
     if subscription is None or not subscription.user_data:
         return None
     try:
@@ -83,10 +86,10 @@ def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
 
 
 def releases_of(subscription: Subscription) -> str | None:
-    """Return the range of Streams versions that send such user data: `>= 3.0, < 3.2`.
+    """Return the Streams versions that send the user data of `subscription`: `>= 3.0, < 3.2`.
 
-    None if it is not known. With upgrade.from 0.10.0 to 1.1, newer programs write old user data,
-    which then does not show the version.
+    None if the user data does not show them. With upgrade.from 0.10.0 to 1.1, newer programs write
+    old user data, which then does not show the version.
     """
     if (data := user_data_of(subscription)) is None:
         return None

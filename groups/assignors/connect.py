@@ -228,9 +228,10 @@ class _Leader:
     def _lost_to_share_out(self) -> Sequence[Item]:
         """Return the lost work that any worker may get now; update the delay and the candidates.
 
-        Lost work waits until the delay ends, unless no worker has left or the longest delay is 0.
-        When the delay has ended, this method assigns the lost work to the candidates, the workers
-        that had no work during the delay. It returns that work only if there are no candidates.
+        Lost work waits until the delay ends. It does not wait if the longest delay is 0, or if no
+        delay is running and no worker has left. When the delay has ended, this method assigns the
+        lost work to the candidates, the workers that had no work during the delay. It returns that
+        work only if there are no candidates.
         """
         if not self._lost and not self._revoked_before:
             self._candidates, self._scheduled, self._delay = (), 0, 0
@@ -315,9 +316,10 @@ class _Leader:
 
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
-    """Yield the worker's `items` that are in `some`: connectors, then tasks.
+    """Yield those of a worker's `items` that are also in `some`: connectors, then tasks.
 
-    Both are in the iteration order of a Java HashSet from which the other items were removed.
+    Connectors and tasks are each in the iteration order of a Java HashSet that was made of all the
+    worker's items of this kind, and from which those that are not in `some` were then removed.
     """
     if not any(map(some.__contains__, items)):
         return

@@ -15,9 +15,9 @@ _LOADED: Final[dict[tuple[str, str], Any]] = {}
 
 
 def load_data(name: str, kind: type[_T], package: str = __name__) -> _T:
-    """Return the contents of a YAML file of `package` (by default of this one) as a `kind`.
+    """Return the contents of the YAML file `name` in `package`, as an instance of `kind`.
 
-    A file is read once.
+    Each file is read once and then cached.
     """
     with _LOCK:
         if (package, name) not in _LOADED:

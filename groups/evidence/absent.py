@@ -43,9 +43,8 @@ def rejections(
 ) -> tuple[Refusal, ...]:
     """Return the `known` rejections and those that `seen` shows, each once, newest last.
 
-    `members` are the present members, which may prove that a rejected client is back. At most
-    `MOST_REFUSALS` are returned: the newest rejection of each client first, then each client's
-    second newest, and so on.
+    `members` are the present members, which may prove that a rejected client is back. If there are
+    more than `MOST_REFUSALS`, only the newest rejections of each client are returned (`_bounded`).
     """
     found_joins = [one for one in seen if isinstance(one, Joined)]
     joins, unnamed_joins = _Joins(found_joins), list(filter(unnamed, found_joins))
@@ -101,10 +100,11 @@ class _Joins:
     ) -> list[Joined]:
         """Return the accepted joins of the client rejected in `one` for which `is_later` is true.
 
-        A client is identified by its member id, or its instance id, or its client id and address,
-        or by the keys `more`. A dynamic client's join is returned only if its member id was new
-        after the rejection, or if it came over the connection of the rejected join. A join with an
-        older member id is that of another process with the same client id and address.
+        A static client's joins are those with its instance id, a dynamic client's those with its
+        connection, or its client id and address. `more` are further keys: pairs of a log's name and
+        the `client_of` of a join in it. A dynamic client's join is returned only if its member id
+        is newer than the rejection, or if it came over the connection of the rejected join: a join
+        with an older member id is that of another process with the same client id and address.
         """
         found = [
             join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
@@ -139,8 +139,9 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     """Return the record of an observed rejection, marked as resolved if its client joined later.
 
     `alone` is True if no current member has the client's client id. A rejection in the client's own
-    log shows no address. A later join in that log then resolves it only if the client is static, or
-    if `alone` is True and the client id is not one that Java generates.
+    log shows no address. A later join in the same log is then taken as that client's only if the
+    client is static, or if `alone` is True and the client id is not a default of Java
+    (`is_default_client_id`).
     """
     seen = asdict(one)
     made = Refusal(**{name: seen[name] for name in Refusal.__struct_fields__ if name in seen})
@@ -150,10 +151,11 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
-    """Return the rejection `one`, marked as resolved if a later join or a current member proves it.
+    """Return the rejection `one`, marked as resolved if its client is proven to be back.
 
-    A fenced static client (FENCED_INSTANCE_ID) counts as resolved while a member has its instance
-    id.
+    The proof is a later accepted join in `joins`, or a member of `members` that is the same client
+    and joined after the rejection. A fenced static client (FENCED_INSTANCE_ID) is also taken as
+    back while a member has its instance id.
     """
     holders = (member for member in members if member.instance_id == one.instance_id)
     holder = next(holders, None) if one.error == "FENCED_INSTANCE_ID" else None
@@ -295,10 +297,11 @@ class _Life:
 
 
 def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Departed, ...]:
-    """Return the departed members of `snapshot` and those that `seen` shows, oldest first.
+    """Return the departed members that `snapshot` records and those that `seen` shows.
 
-    Only the newest `MOST_DEPARTED` are returned. Those that are members now, by member id or
-    instance id, are left out.
+    They are sorted from oldest to newest, and only the newest `MOST_DEPARTED` are returned. Those
+    whose member id or instance id is in the group now are left out, and member ids in `seen` that
+    have a successor.
     """
     here = {member.member_id for member in snapshot.members}
     static = {member.instance_id for member in snapshot.members if member.instance_id is not None}

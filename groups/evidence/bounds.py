@@ -79,10 +79,11 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
 def _at_odds(
     member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]
 ) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
-    """Yield each contradiction about the member's assignor list, and the evidence against it.
+    """Yield each contradiction about the member's assignor list, as a clause and evidence.
 
-    The contradiction is described in a clause. `borrowed` are the names of Kafka's assignors that
-    custom classes of the group have (`protocol.borrowed_names`).
+    The evidence is that which contradicts the list; it is empty if the bounds of a list that is not
+    exact contradict each other. `borrowed` are the names of Kafka's assignors that custom classes
+    of the group have (`protocol.borrowed_names`).
     """
     known, elected, kept = member.assignors, snapshot.group.assignor, member.kept_partitions
     if known.knowledge is not Knowledge.EXACT:
@@ -341,7 +342,8 @@ def _hold_against_evidence(
     """Raise AssumptionError if the assumptions cause a contradiction in the evidence.
 
     `before` is the snapshot without the assumed lists, `after` the snapshot with them. `said` are
-    the texts of --assume, `lists` is member id → the text that concerns it and its list.
+    the texts of --assume. `lists` maps a member id to the text about this member and to the list
+    that the text assumes.
     """
     known = {
         (item.member_id, item.what) for item in (*before.contradictions, *contradictions(before))

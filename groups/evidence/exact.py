@@ -115,7 +115,7 @@ def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 
 def unnamed(seen: Joined | Refused) -> bool:
-    """Return whether the client of this join sends no software name (KIP-511) to the broker."""
+    """Return whether the observed join `seen` shows no software name (KIP-511) of its client."""
     return seen.software is None or seen.software.name is None
 
 
@@ -168,7 +168,7 @@ def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
-    """Return a sort key: undated evidence first, then the oldest."""
+    """Return a sort key: undated evidence comes first, then dated evidence, oldest first."""
     return when(item.at), item.source, item.detail
 
 

@@ -137,7 +137,10 @@ class Rebalanced(Seen, frozen=True, kw_only=True):
 
 
 class Loaded(Seen, frozen=True, kw_only=True):
-    """One load of the group by its coordinator, after which it holds the elected assignor alone."""
+    """One load of the group from `__consumer_offsets` by its coordinator.
+
+    After it, the coordinator knows only the elected assignor of each member's list.
+    """
 
 
 class Converted(Seen, frozen=True, kw_only=True):
@@ -157,7 +160,9 @@ class Introduced(Seen, frozen=True, kw_only=True):
 
 
 class Ran(Seen, frozen=True, kw_only=True):
-    """Rebalance protocol of one member: its rejoin shows it, or its log prints it (Streams).
+    """Rebalance protocol that one member was observed to run.
+
+    Its rejoin shows it, or the log of a Kafka Streams member prints it.
 
     `upgrade_from` is the value of upgrade.from as printed (empty: not set; None: not seen).
     """

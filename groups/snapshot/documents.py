@@ -166,7 +166,7 @@ def loads(
     sealed: bool = False,
     by_hand: bool = False,
 ) -> _T:
-    """Return the document `text` (called `name` in errors) as a `kind`.
+    """Return the document `text` (called `name` in errors) as an instance of `kind`.
 
     With `by_hand`, a person may have written it: YAML then needs no line `...` at its end. With
     `sealed`, its checksum must match its fields.
@@ -282,10 +282,11 @@ def _syntax(error: Exception, form: Format) -> str:
 
 
 def line_of(text: str, steps: Sequence[str]) -> int | None:
-    """Return the line number of the value at the path `steps`, or of the last value found on it.
+    """Return the line number of the value at the path `steps`, for an error message.
 
-    `steps` are keys, and list indexes from 0. JSON is read as YAML here, for errors only. Return
-    None for a large text, because looking for the line would take longer than reading it did.
+    `steps` are keys, and list indexes from 0. If a step leads nowhere, the line is that of the
+    value before it. JSON is read as YAML. None if the text is no YAML, or so large that looking for
+    the line would take longer than reading the text did.
     """
     if len(text) > _BIG:
         return None
@@ -364,7 +365,10 @@ def _parts(body: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` in a form that JSON tools do not change: 36.0 becomes 36, as some write it."""
+    """Return `value` in a form that is the same before and after other tools rewrite the JSON.
+
+    A whole float becomes an integer, because some tools write 36.0 as 36.
+    """
     match value:
         case dict():
             return {str(key): _plain(each) for key, each in value.items()}
@@ -384,7 +388,11 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
     """YAML loader that leaves a time as text and rejects a repeated key."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of `node`; raise for a key that is repeated, no scalar or a merge."""
+        """Return the mapping of `node`.
+
+        Raises:
+            yaml.MarkedYAMLError: a key is repeated, is not a scalar, or is a merge (`<<`).
+        """
         made: dict[Any, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):

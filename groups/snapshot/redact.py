@@ -147,10 +147,10 @@ def _unmatched(found: Unmatched) -> Unmatched:
 
 
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
-    """Return real name → pseudonym such as `id-07`, numbered in Java's string order.
+    """Return real name → pseudonym: `kind` and a number, such as `id-07`.
 
-    The numbers have leading zeros, so that the pseudonyms sort like the names. Empty names are left
-    out.
+    The numbers follow the order of the names as Java compares strings, and have leading zeros, so
+    that the pseudonyms sort like the names. Empty names are left out.
     """
     found = sorted({text for text in real if text}, key=utf16)
     return {text: f"{kind}-{n:0{len(str(len(found)))}}" for n, text in enumerate(found, 1)}

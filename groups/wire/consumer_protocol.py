@@ -85,10 +85,11 @@ def _by_topic(cursor: Cursor, entries: tuple[tuple[str, tuple[int, ...]], ...]) 
 
 
 def _directly(data: bytes, read: Callable[[bytes, int], tuple[_T, int]]) -> _T | None:
-    """Return `data` decoded by `read`, which uses no schema; None if it needs the schema reader.
+    """Return `data` decoded by `read`, without a schema; None if the schema reader must decode it.
 
-    Only the schema reader decodes other versions than 0 to 3 and bytes after the last field, and
-    describes the fault of malformed bytes.
+    `read` gets the bytes and the version, and returns the message and the position after it. The
+    schema reader must decode another version than 0 to 3 and bytes after the last field, and it
+    names the fault of malformed bytes.
     """
     version = int.from_bytes(data[:2], signed=True)
     try:

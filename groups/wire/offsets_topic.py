@@ -55,9 +55,10 @@ KINDS: Final = {
 
 
 class GroupKey(Record, frozen=True, kw_only=True):
-    """Key of a record about a whole group; its subclasses are the keys of kinds with more fields.
+    """Key of a record about a group; `version` is the record's kind, a number in `KINDS`.
 
-    A key of this class itself is of a KIP-848, share or streams group. `version` is the kind.
+    Offset commits, classic groups and members have subclasses for their keys. This class itself is
+    the key of all other records of KIP-848, share and streams groups.
     """
 
     version: int
@@ -187,7 +188,8 @@ def group_metadata_head(data: bytes) -> tuple[GroupMetadata, int, int]:
     one.
 
     Raises:
-        WireError: another version than 3, or a fault, which `decode_group_metadata` describes.
+        WireError: another version than 3, which `decode_group_metadata` may be able to read, or
+            malformed bytes, of which it names the fault.
     """
     try:
         protocol_type, at = plain_text(data, 2)

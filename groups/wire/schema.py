@@ -369,7 +369,11 @@ class Message:
         return read_entry if make is None else read
 
     def _tagged(self, field: Field, version: int) -> Read:
-        """Return a reader of a tagged field; before a structure, a varint of 0 means null."""
+        """Return a reader of the value of a tagged field.
+
+        A structure follows a varint. If the varint is 0, there is no structure and the value is
+        None.
+        """
         if field.kind != "struct":
             return self._value(field, version, True)
         body = self._struct(field.fields, version, self._parts.get(field.key), flexible=True)

@@ -22,14 +22,14 @@ Topics = Sequence[tuple[int, Sequence[int]]]
 
 
 class Balancing:
-    """State of the balancing phase: the members' partitions and the partitions' owners.
+    """State of the balancing phase.
 
-    `run` changes these two, `lists` and `owner`, in place. Members are numbers and partitions are
-    codes of `problem`. `takers` are the subscribers of each topic. `previous` maps a partition to
-    the member that claimed it with an older generation. `movable` are the members that can gain or
-    lose partitions. `simple` is True if every partition exists and has exactly one owner in
-    `lists`. If it is False, because members claim partitions that do not exist, owners are found by
-    searching the lists.
+    `run` changes `lists`, the partitions of each member, and `owner`, the owner of each partition,
+    in place. Members are numbers and partitions are codes of `problem`. `takers` are the
+    subscribers of each topic. `previous` maps a partition to the member that claimed it with an
+    older generation. `movable` are the members that can gain or lose partitions. `simple` is True
+    if every partition exists and has exactly one owner in `lists`. If it is False, because members
+    claim partitions that do not exist, owners are found by searching the lists.
 
     Derived values are computed again only after a move, because nothing changes between two moves.
     """
@@ -263,11 +263,11 @@ class Movements:
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 
     def stand_in(self, code: int, owner: int, to: int) -> int:
-        """Return the partition to move from `owner` to `to`: `code`, or another one of its topic.
+        """Return the partition that the leader moves when `code` is to move from `owner` to `to`.
 
-        It is another one if the leader moved that one from `to` to `owner` before: it moves back.
-        If `code` itself was moved before, the member that it first moved from counts as `owner`
-        here.
+        It is a partition of the same topic of which a move from `to` to `owner` is recorded, so
+        that this move is undone; without such a partition, it is `code` itself. If a move of `code`
+        is recorded, the search uses the first owner in that record instead of `owner`.
         """
         source = self._moved.get(code, (owner,))[0]
         back = self._between.get((code % len(self._hashes), to, source))
@@ -276,8 +276,8 @@ class Movements:
     def record(self, code: int, owner: int, to: int) -> None:
         """Record that the partition `code` moves from member `owner` to member `to`.
 
-        If the partition was moved before, both moves become one, from its first owner to `to`. If
-        `to` is its first owner, no move of it is left.
+        If a move of the partition is recorded already, one move from its first owner to `to`
+        replaces it. If `to` is that first owner, no move of the partition stays recorded.
         """
         partition, topic = divmod(code, len(self._hashes))
         source = owner

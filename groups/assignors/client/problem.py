@@ -73,7 +73,7 @@ class Problem:
 
     @cached_property
     def rank(self) -> list[int]:
-        """Index of each member in `by_name`, by member number."""
+        """Position of each member in the order of the member ids, indexed by member number."""
         return places(self.by_name)
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:

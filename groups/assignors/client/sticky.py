@@ -215,7 +215,8 @@ class Filling:
     Each member gets `low` or `high` partitions; the two are equal if no remainder is left. `extra`
     is the number of members that may have `high`, `at_high` the number that have it. `needy`
     members have fewer than `low`. `waiting` members have `low` and may get one more. `given_up`
-    maps each code that its owner may not keep to that owner.
+    maps the code of each partition that its owner may not keep, for its share or its rack, to that
+    owner.
     """
 
     low: int

@@ -159,7 +159,7 @@ class ServerProblem:
         return [list(range(end - size, end)) for size, end in ends if size > 1]
 
     def reordered(self, order: Sequence[int]) -> ServerProblem:
-        """Return the same problem with its members in another order: `order`, as numbers."""
+        """Return a copy with the members in the order `order`, a list of member numbers."""
         other = copy(self)
         other.members = [self.members[member] for member in order]
         for name in ("subscribed", "members_by_shared_slot"):
@@ -189,16 +189,20 @@ class ServerProblem:
         return codes if len(set(codes)) == len(codes) else list(dict.fromkeys(codes))
 
     def by_topic(self, codes: Iterable[int]) -> dict[int, list[int]]:
-        """Return topic → its partitions among `codes`, ascending; topics in the codes' order."""
+        """Return the partitions in `codes` by topic number, ascending within each topic.
+
+        The topics are in the order in which they first occur in `codes`.
+        """
         made: dict[int, list[int]] = {}
         for name, partition in map(self.pairs.__getitem__, codes):
             made.setdefault(self.number[name], []).append(partition)
         return {topic: sorted(partitions) for topic, partitions in made.items()}
 
     def table(self, topics: Iterable[int]) -> Slots:
-        """Return `topics` in the iteration order of a member's target map, grouped by its slots.
+        """Return `topics` in the iteration order of the Java map that holds a member's target.
 
-        `topics` must be in the order in which they are added to the map.
+        Topics that share a slot of the map are in one list. `topics` must be in the order in which
+        the coordinator adds them to the map.
         """
         if (key := tuple(topics)) not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())

@@ -119,7 +119,7 @@ class _Quotas:
                 self._blocks.append((begin, len(self._queue), some))
 
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
-        """Note the members that share a slot of the coordinator's table, if their order matters.
+        """Add to `_members` those that share a slot of the coordinator's table, if order matters.
 
         The order matters if several of them get partitions, if it decides which of them gets one
         more, or if the partitions revoked from several of them go to several members. `sizes` are
@@ -339,7 +339,10 @@ class _Givers:
         self.level = sizes[order[-1]] + 1
 
     def next(self, owned: dict[int, list[int]]) -> int | None:
-        """Return the member that gives the next partition; None when nobody is left."""
+        """Return the member that gives the next partition; None if no member has one to give.
+
+        `owned` maps a member to its partitions of the topic.
+        """
         while (member := self._next()) is not None:
             if owned.get(member):
                 return member
