@@ -235,10 +235,10 @@ def _file_of(where: str, names: Collection[str]) -> str:
 
 
 def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
-    """Yield (file, note) for each changed file that may alter a consumer start in an unknown way.
+    """Yield (file, note) for each file whose effect on a consumer start is not known.
 
-    Such a file contains a text that may set a consumer's assignor list, group or protocol, and that
-    the readers do not understand.
+    Such a file has a changed setting of assignors, group or protocol that no reader understands. Or
+    its reader made a note on it, and the file, or a value that it takes from another, has changed.
     """
     changed = {
         file: (was, now)
@@ -355,7 +355,10 @@ def _line(
 
 
 def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
-    """Return the starts with their client libraries, and a start per library that none uses."""
+    """Return `starts`, each with its client library, and one more start for each unused library.
+
+    A library is unused if it applies to none of `starts`.
+    """
     by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
     for one in libraries:
         by_folder[PurePosixPath(scope_of(one.where))].append(one)
@@ -409,9 +412,10 @@ def _near(
 
 
 def _together(near: Sequence[Library]) -> Library:
-    """Return one library made of several facts about it, such as its package and its product.
+    """Merge records of one client library, such as its own and that of a product with it, into one.
 
-    A version that is given for the client library itself is preferred to the one of the product.
+    A version of the client library itself is preferred to the one that the product implies. If
+    `near` is empty, the result is a library of which nothing is known.
     """
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)

@@ -61,9 +61,10 @@ _MINUTE: Final = 60_000_000
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """A rate per hour before the earlier scan and since, and two variances of the difference.
+    """A rate per hour before the earlier scan and since, and how sure their difference is.
 
-    `own` is estimated from each side's own events, `common` from the events of both sides together.
+    `own` and `common` are two estimates of the variance of `since - before`: `own` from each side's
+    own events, `common` from the events of both sides together.
     """
 
     before: float
@@ -83,8 +84,9 @@ class Trend(Record, frozen=True, kw_only=True):
     """The change of a group's rebalances and downtime since an earlier scan.
 
     `rebalances` are per hour, `downtime` is in partition-seconds per hour (None: not comparable).
-    `seconds_before` and `seconds_since` are the lengths of the two compared times. In a sum of
-    several trends, `groups` is their number, and each length is the shortest.
+    `seconds_before` and `seconds_since` are the lengths of the two compared times. If this is the
+    sum of several groups' trends, `groups` is their number, and each length that of the group with
+    the shortest.
     """
 
     rebalances: Measure
@@ -245,7 +247,8 @@ _HARMLESS: Final = frozenset(
 class FleetGroup(Record, frozen=True, kw_only=True):
     """One group of a scan: its history and its readiness (None: the group was deleted).
 
-    `trend` compares the group with an earlier scan (None: there is none, or the group was deleted).
+    `trend` compares the group with an earlier scan (None: no earlier scan can be read, or the group
+    was deleted).
     `before` is the verdict by the earlier scan (None: not requested, or the group was not in it).
     """
 
@@ -282,7 +285,10 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def downtime_per_hour(self) -> float | None:
-        """Downtime in partition-seconds per hour; None where the history does not show it."""
+        """Downtime in partition-seconds per hour; an unknown rebalance length is assumed.
+
+        None if the rebalances per hour, or the partitions that each stops, are not known.
+        """
         pauses = pauses_of(self.history)
         seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
         if pauses.per_hour is None or pauses.stopped is None:
@@ -361,7 +367,10 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> tuple[FleetGroup, ...]:
-        """Groups with current incidents or downtime: incidents first, then by downtime per hour."""
+        """Groups with `troubles`, then other groups with downtime; both by downtime per hour.
+
+        Deleted groups are left out.
+        """
         hurt = [
             group
             for group in self.groups
@@ -473,7 +482,10 @@ def hurts(kind: str) -> bool:
 
 
 def pauses_of(history: GroupHistory) -> Pauses:
-    """Return the group's measured rebalances: rate per hour, length and partitions."""
+    """Return the group's measured rebalances: number per hour, and averages per rebalance.
+
+    The averages are its length and the numbers of partitions that stop and that change owner.
+    """
     metrics = history.metrics
     average = metrics["rebalance-latency-avg"]
     return Pauses(

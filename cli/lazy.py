@@ -116,7 +116,8 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 def _record_of(annotation: Any) -> tuple[Any, list[Parameter]]:
     """Return the class in a parameter's annotation, and its options as parameters.
 
-    There are options if the class is a record of options: a dataclass.
+    The options are the fields of the class if it is a dataclass (a record of options); the list is
+    empty otherwise.
     """
     record, *left_out = get_args(annotation) or [annotation]
     if not is_dataclass(record):

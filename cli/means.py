@@ -218,7 +218,11 @@ def with_missing_variables(context: typer.Context, connection: Connection) -> Co
 
 
 def _names_brokers(context: typer.Context) -> bool:
-    """Return whether typed options other than -b name the brokers and so replace a plan's."""
+    """Return whether other options than -b, typed by the user, replace the brokers a plan keeps.
+
+    Such are a profile, and a configuration file or -X setting that names brokers. False if -b is
+    typed too, or if no plan is read.
+    """
     if context.obj is None or is_typed(context, "bootstrap"):
         return False
     from rebal.inspectors.connection.config import names_brokers

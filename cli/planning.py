@@ -134,8 +134,9 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
     """Return the exit code under `--max-downtime`, and a sentence for each step that fails it.
 
     Each remaining step counts by the longest time that one partition is predicted not to be
-    consumed; a rough prediction counts 1.5 times. A step above the limit makes the code 3. A step
-    without a prediction for every kind of restart makes it 4.
+    consumed, multiplied by 1.5 if only some of its restarts were rehearsed. A step above the limit
+    makes the code 3. A step without a prediction, or with a kind of restart that was not rehearsed
+    at all, makes it 4.
 
     Args:
         plan: The plan.
@@ -166,11 +167,11 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
 
 
 def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:
-    """Return the longest predicted stop of one partition, whether that is rough, and a count.
+    """Return (longest, rough, kinds) of a step's predicted `cost`.
 
-    The stop is in seconds: None if it is not predicted, 0 if nothing restarts. It is rough if only
-    some of the restarts were rehearsed. The count is the number of kinds of restart that were not
-    rehearsed.
+    `longest` is the longest time in seconds that one partition is not consumed if `batch` members
+    restart at a time (None: not predicted, 0: nothing restarts). `rough` is True if only some of
+    the restarts were rehearsed. `kinds` is the number of kinds of restart that were not rehearsed.
     """
     if not cost.paces:
         return (None if cost.rebalances or cost.seconds else 0.0), False, 0
@@ -298,8 +299,8 @@ def print_plan(
 ) -> None:
     """Print a plan in the format `form` of -o.
 
-    `file` is the snapshot that was read, `kept` is True for a plan read from its file. Ages are
-    relative to `now`.
+    `file` is the snapshot file from which the group was read (None: from none), `kept` is True for
+    a plan read from its file. Ages are relative to `now` (None: the time the plan was made).
     """
     if form == "text":
         output.page(plan_view(plan, now=now, details=details, wide=wide, kept=kept), wide=wide)

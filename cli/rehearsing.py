@@ -324,10 +324,11 @@ def _run(
     *,
     keep: bool,
 ) -> tuple[Rehearsal, Distribution | None]:
-    """Return the rehearsal with the first seed, and the distribution over all seeds if several.
+    """Return the rehearsal with the first seed, and the distribution over several (None: one).
 
     If all restarts would take too long, one restart of each kind is rehearsed and counts for the
-    others of that kind.
+    others of that kind. Otherwise the owners of partitions over time are kept if they are not too
+    many, or if `keep` is True.
     """
     whole = Rollout(scene, script)
     if whole.too_long:

@@ -118,9 +118,10 @@ class EvidenceFiles:
         return merged
 
     def _print_log_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
-        """Print the members of a group whose start the client logs show, and the other members.
+        """Print which members' start the files of --client-log show, and for which they do not.
 
-        For several groups, print the number of groups of which the logs show a member.
+        For several groups, print only in how many of them the logs show any member's start. Without
+        --client-log or members, print nothing.
         """
         groups = [one for one in groups if one.members]
         if not self.options.client_log or not groups:
@@ -160,7 +161,9 @@ class GroupSource:
 
     @property
     def scanned(self) -> Lake | None:
-        """Return the lake to read the group from because no broker is named; None otherwise.
+        """Return the lake of --evidence if the group is read from it; None otherwise.
+
+        It is read from the lake if there is one and neither a broker nor a snapshot is named.
 
         Raises:
             UsageError: no broker is named, but --probe needs one.
@@ -185,7 +188,7 @@ class GroupSource:
         else from the only `*.rebal.yaml` of the working folder (stderr names it).
 
         Raises:
-            UsageError: no option names a group, or two options do.
+            UsageError: no option names a group, two options do, or --probe has no live group.
             RebalError: the group or a file cannot be read.
         """
         refuse(

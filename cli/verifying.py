@@ -94,10 +94,11 @@ def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
 class Verifying:
     """The verification of one plan, which journals each reading of the group and each confirmation.
 
-    `step` and `expected` replace the plan's values. `accepted` and `lists` (texts of --assume) are
-    added to those of the plan. With `watching`, readings that change nothing are journaled only
-    every 30 seconds, and a gate that held before the watch does not end it. `fail_on` is `warning`
-    if a warning counts as a danger.
+    `step` is the step whose gate is checked (None: the current one), `expected` the number of
+    members that the group must have (None: as the plan says). `accepted` and `lists` (texts of
+    --assume) are added to what the plan has of them. With `watching`, a reading that changes
+    nothing is journaled only if the last entry is 30 seconds old, and without `step` the gates that
+    held before the watch are skipped. With `fail_on` `warning`, a warning counts as a danger.
     """
 
     def __init__(
@@ -192,7 +193,8 @@ class Verifying:
     def blind(self, standing: Standing, why: str, since: timedelta) -> Standing:
         """Return the state of the roll-out after a failed reading of the group.
 
-        Of several failures in a row, only the first is journaled.
+        `standing` is the state before, `why` the error, and `since` the time since the last attempt
+        to read. Of several failures in a row, only the first is journaled.
         """
         made = blinded(standing, why, since)
         if standing.blind_since is None:
@@ -278,10 +280,11 @@ def _user() -> str:
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
-    """Return `entry` in a form that is equal for two readings if nothing has changed between them.
+    """Return `entry` without what differs between readings even if the group has not changed.
 
-    The time and the offsets (`behind`) are taken from `other`. The members' assignor lists and
-    software, which are journaled only once, are left out.
+    So an entry can be compared with `other`: its time and its offsets (`behind`) are replaced by
+    those of `other`, and the members' assignor lists and software, which are journaled
+    only once, are removed.
     """
     return replace(
         entry,
@@ -300,8 +303,9 @@ def reached(standing: Standing, until: Until | None) -> int:
 def blinded(standing: Standing, why: str, since: timedelta) -> Standing:
     """Return the last state `standing` of a roll-out, changed for a failed reading of the group.
 
-    It has no verdict, and it advises to restart nothing; the exit code is 4. Its time is that of
-    `standing`, by the brokers' clock, plus `since`.
+    The gate cannot be told, dangers and findings are removed, the advice is to restart nothing, and
+    the exit code is 4. Its time is that of `standing` plus `since`, the time since the last attempt
+    to read.
     """
     advice = wait("the group cannot be read; restart nothing until a look succeeds")
     return replace(

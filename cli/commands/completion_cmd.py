@@ -128,7 +128,10 @@ def _by_option(typed: Context) -> dict[str, Any]:
 
 
 def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
-    """Return the option that takes the next word as its value; None if there is no such option."""
+    """Return the option that takes the word after `words` as its value; None if none does.
+
+    `by_name` is name, such as `--to` → option.
+    """
     options = [n for n, word in enumerate(words) if word.startswith("-")]
     found = by_name.get(words[options[-1]]) if options else None
     if found is None or found.is_flag:

@@ -35,7 +35,11 @@ def exported(
     failures: Failures = MappingProxyType({}),
     file: Path | None = None,
 ) -> str:
-    """Return the output of `-o sarif` or `-o github`; `file` is the snapshot file that was read."""
+    """Return the output of `-o sarif` or `-o github`, as `form` says.
+
+    It has the findings of `sources`, which are plans or reports on groups. `failures` maps each
+    group that could not be read to the reason. `file` is the snapshot file that was read.
+    """
     if form == "sarif":
         return to_sarif(*sources, failures=failures, file=file)
     return to_github(*sources, failures=failures)

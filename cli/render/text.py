@@ -245,9 +245,9 @@ def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
 def urgent_view(
     findings: Iterable[Finding], dangers: Iterable[tuple[str, str]] = ()
 ) -> list[RenderableType]:
-    """Return a screen's first lines on clients that are kept out of the group; empty if none is.
+    """Return the first lines of a screen: the clients that the group rejects; empty if none.
 
-    `dangers` are (message, fix) pairs on clients that a roll-out keeps out.
+    These are the (message, fix) pairs in `dangers`, then the urgent findings that are not ignored.
     """
     found = [one for one in findings if one.urgent and not one.ignored]
     rows: list[tuple[str | Text, RenderableType]] = []
@@ -258,7 +258,10 @@ def urgent_view(
 
 
 def asks_of_a_fact(finding: Finding) -> bool:
-    """Return whether the finding is a question about a member, a file or a time that was seen."""
+    """Return whether the finding is an open question on something that was seen in this group.
+
+    It was raised by a member, a file or a time, not asked of every group. An ignored one is not.
+    """
     known = rules().get(finding.rule)
     return (
         known is not None

@@ -283,9 +283,10 @@ def next_command(standing: Standing) -> Labelled:
 
 
 def _missing(standing: Standing) -> str:
-    """Return the names of the missing members; empty if there are none.
+    """Return the names of up to ten former members that are missing from the group.
 
-    `(1 of these)` follows if it is not known which of the named members are missing.
+    `(1 of these)` follows if only one is missing, but it is not known which. The text is empty if
+    the group has as many members as expected, or if no missing member can be named.
     """
     short = standing.expected - standing.present
     known = (Doubt.NONE, Doubt.NAME) if short > 0 else ()

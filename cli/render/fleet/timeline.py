@@ -50,8 +50,9 @@ class Lane(NamedTuple):
 class ListBar(NamedTuple):
     """One bar of a line: a client's assignor list, the elected assignor, or a rejected join.
 
-    `kind` is `no` for a rejected join. `title` is the full text if `label` is cut. `x`, `width` and
-    `label_x` are in units of the SVG.
+    `kind` is the result of `kind_of` for the assignors, or `no` for a rejected join. `title` is the
+    full text if `label` is cut. `x` and `width` are the bar's left edge and width, `label_x` is the
+    left edge of `label`: SVG coordinates as text.
     """
 
     kind: str
@@ -189,7 +190,10 @@ def timeline(history: GroupHistory) -> DrawnTimeline | None:
 
 @lru_cache(1024)
 def kind_of(names: tuple[str, ...]) -> str:
-    """Return `eager`, `coop` or `both`, by the assignors in a list; `other` if one is not known."""
+    """Return `eager`, `coop` or `both`, by the protocols of the assignors `names`.
+
+    Return `other` if there is none, or if the protocol of one is not known.
+    """
     return _SORTS.get(frozenset(map(cooperative, names)), "other")
 
 

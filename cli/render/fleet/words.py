@@ -259,7 +259,10 @@ def cost_text(group: FleetGroup) -> str:
 
 
 def costs_are(report: FleetReport) -> str:
-    """Return a note on the costs: rehearsed for each group's plan, or for some only estimated."""
+    """Return a note on how the costs were found.
+
+    They are those of each group's own plan; if some are only estimated, the note says of how many.
+    """
     but = f", but of {count(report.estimated, 'group')} only estimated (~): see --group NAME"
     return f"costs are those of each group's own plan{but if report.estimated else ''}"
 
@@ -389,7 +392,10 @@ def trend_text(report: FleetReport) -> str:
 
 
 def group_trend_text(group: FleetGroup, report: FleetReport) -> str:
-    """Return one group's trend in one sentence; empty where there is no earlier scan."""
+    """Return one group's trend in one sentence, or why there is none yet.
+
+    Empty if no earlier scan can be read, or if the group was deleted.
+    """
     if report.earlier is None or group.trend is None:
         return ""
     if isinstance(group.trend, NoTrend):

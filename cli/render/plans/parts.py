@@ -140,7 +140,10 @@ def label_of(finding: Finding, plan: Plan) -> str:
 
 
 def before_text(step: int | None, steps: int) -> str:
-    """Return `step 2: `, or `to finish: ` if `step` is after the last one; empty for None."""
+    """Return `step 2: ` for step 2, or `to finish: ` if `step` is after the last of all `steps`.
+
+    `steps` is their number. The text is empty if `step` is None or `steps` is 0.
+    """
     if step is None or not steps:
         return ""
     return f"step {step}: " if step <= steps else "to finish: "

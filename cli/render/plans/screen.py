@@ -227,9 +227,11 @@ def _asked(plan: Plan) -> list[Finding]:
 
 
 def _blocking(plan: Plan, found: Sequence[Finding], label: str = "") -> Rows:
-    """Yield the rows of blocking findings: the most urgent in full, of the others only the rules.
+    """Yield rows for blocking findings: the `_BLOCKING` most urgent in full, the others by rule.
 
-    A finding that blocks a later step has no fix if the next step restarts all its members.
+    Those that ask which client a member runs are left out. A finding that blocks a later step is
+    shown without its fix if the next step restarts all its members. `label`, if given, replaces
+    the label of each.
     """
     asked = _asked(plan)
     blocks = sorted((one for one in found if one not in asked), key=_urgency)

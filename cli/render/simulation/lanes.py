@@ -103,10 +103,10 @@ def _usual(run: Rehearsal) -> dict[str, int]:
 
 
 def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
-    """Return the label of each line, and the names of the members on it.
+    """Return for each line its label, and the names of the members that share it.
 
-    Up to `MOST_LANES` members have a line each. If there are more, only members in trouble have a
-    line of their own.
+    Up to `MOST_LANES` members have a line each. If there are more, rejected members and those past
+    their poll timeout have a line each, on at most half of the lines; the others share the rest.
     """
     names = [member.name for member in run.members]
     names += [note.who for note in run.notes if note.what == "did not start"]
@@ -129,8 +129,9 @@ def _cells(worst: Sequence[Stretch], most: Sequence[Stretch], usual: int, column
     """Return a member's line: `columns` characters, each for an equal part of the time.
 
     `worst` has the worst state in each part, `most` the state that lasts longest. A character shows
-    that the member is down or in danger at any moment of the part, else the state that lasts
-    longest. A member with fewer than `usual` partitions is shown as owning only a part of them.
+    that the member is down or in danger, if it is at any moment of the part; else the state that
+    lasts longest. A member that owns partitions is shown as owning all of them only if it never has
+    fewer than `usual` in the part.
     """
     lasting = "".join(_mark(one, usual) * (one.end - one.start) for one in most)
     lowest = "".join(_mark(one, usual) * (one.end - one.start) for one in worst)
@@ -224,7 +225,11 @@ class Row(NamedTuple):
 
 
 class Box(NamedTuple):
-    """One rectangle of the page's drawing; `left` and `width` are thousandths of the whole time."""
+    """One rectangle of the page's drawing; `left` and `width` are thousandths of the whole time.
+
+    `kind` is its CSS class, and `title` its tooltip. `hue` is the colour of a partition's owner in
+    degrees. `share` is the opacity of a member that owns partitions: the more, the darker.
+    """
 
     left: float
     width: float
@@ -280,8 +285,9 @@ def _member_rows(
 ) -> Iterator[Row]:
     """Yield a row for each member.
 
-    `drawn` is member → its stretches, in units of `columns` for the whole time. Only `tall` rows
-    have titles; for the others the page's script has the texts.
+    `drawn` is member → its stretches; they begin and end at numbers from 0 to `columns`, the end of
+    the whole time. Only the boxes of `tall` rows have titles; for others the page's script has the
+    texts.
     """
     most = max((one.partitions for line in drawn.values() for one in line), default=1) or 1
     length = run.measures.seconds
@@ -373,7 +379,8 @@ def _unowned(run: Rehearsal) -> str:
 def _data(run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int) -> str:
     """Return the JSON for the page's script: lanes, rebalances, notes and moments to step through.
 
-    It is escaped, so that it is safe inside HTML.
+    `drawn` is member → its stretches, which begin and end at numbers from 0 to `columns`, the end
+    of the whole time. The JSON is escaped, so that it is safe inside HTML.
     """
     marks = sorted(
         {

@@ -228,7 +228,8 @@ def _members(simulation: Simulation, wide: bool) -> View:
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
     """Return the rows to show, each a label and a member, and the number of members left out.
 
-    In a large group, members with equal counts share a row.
+    In a group of at least `_FOLD_FROM` members, `_FOLD_ROWS` or more with equal counts share a row,
+    whose member is one of them, and only the first `_MOST_ROWS` rows are returned.
     """
     if len(shifts) < _FOLD_FROM:
         return [(shift.name, shift) for shift in shifts], 0
