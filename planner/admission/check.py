@@ -116,11 +116,12 @@ class Needs(StrEnum):
 class Admission(Record, frozen=True, kw_only=True):
     """The coordinator's predicted answer to the joins of an action.
 
-    `error` is Kafka's name of the rejection, or of the error that a Dead group returns (None:
-    admitted, not known, or one of two). `elected` is True if the join's list holds the elected
-    assignor, so that a coordinator load before the join changes nothing. `blame` are the member ids
-    whose lists cause the rejection. `needs` is the cheapest evidence that would decide a `cannot
-    tell` (None: no evidence does, or another reading of the group does).
+    `error` is Kafka's name of the rejection, or of the error that a Dead group returns (None: the
+    joins are admitted, or it is not known whether or with which error they are rejected). `elected`
+    is True if the join's list holds the elected assignor, so that a coordinator load before the
+    join changes nothing. `blame` are the member ids whose lists cause the rejection. `needs` is the
+    cheapest evidence that would decide a `cannot tell` (None: no evidence does, or another reading
+    of the group does).
     """
 
     verdict: Tri
@@ -416,7 +417,11 @@ def _same_instance(memory: CoordinatorMemory, join: JoinEvent) -> Entry | None:
 
 
 def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[Entry, set[Tri]]]:
-    """Yield each remembered member with the answers to whether its list holds one of `names`."""
+    """Yield (member, answers) for each member whose assignor list the coordinator remembers.
+
+    `answers` is the set of the answers for all `names` to: does the member's list hold this name?
+    An answer is yes or no only if it is the same for every list that may be remembered.
+    """
     again, came = memory.left or memory.came, {entry.member_id for entry in memory.came}
     lists: dict[str, set[Held]] = defaultdict(set)
     for entry in (*chain(*memory.cases), *memory.came):
@@ -515,7 +520,7 @@ def answer_if_repeated(
 
 
 def label(one: Refusal) -> str:
-    """Return a rejected client's name for texts: its instance id, or its client id and address."""
+    """Return a rejected client's name in texts: its instance id, else client id and address."""
     name = one.instance_id or one.client_id or "a client"
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 
@@ -530,16 +535,17 @@ def departed_hint(instance_id: str | None) -> str:
 
 
 def client_key(one: Refusal | Departed) -> tuple[str, ...]:
-    """Return the key that identifies a client: its instance id, or its client id and address."""
+    """Return the key that identifies a client: its instance id, else its client id and address."""
     # A client in a crash loop comes from a new connection each time: its address stays.
     return (one.instance_id,) if one.instance_id else (one.client_id, one.host)
 
 
 def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
-    """Return the only member with the rejected client's instance id, or client id and address.
+    """Return the one member with the rejected client's instance id, else client id and address.
 
-    None if there is no such member, or if several members or several rejected clients have that
-    name.
+    None if there is no such member or more than one. A rejection from a client's own log has no
+    address: then the client id decides alone, and the result is None also if several rejected
+    clients have that id, or if it is a client library's default id.
     """
     same = [each for each in snapshot.members if each.instance_id == (one.instance_id or None)]
     if not one.instance_id:
@@ -558,10 +564,11 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
 
 
 def joined_since_rejection(member: Member | None, one: Refusal) -> Tri:
-    """Return whether `member` joined after the rejection of the client with the same name.
+    """Return whether the rejected client's member (`member_of`) joined after the rejection `one`.
 
-    No if `member` is None. A member that joined before the rejection is also no: it is another
-    process with that client id, or the client's own old entry.
+    No if `member` is None, or if it joined before: it is then another process with the same client
+    id, or the client's own old entry. Cannot tell if a time is not known, or if the member's join
+    is later by no more than the clocks of the two sources may differ.
     """
     if member is None:
         return Tri.NO

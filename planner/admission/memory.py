@@ -130,12 +130,12 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 def common_assignor_bounds(
     memory: CoordinatorMemory, names: Sequence[str]
 ) -> frozenset[tuple[_Names, _Names]] | None:
-    """Return, for each possible memory, the assignors of `names` that all remembered lists hold.
+    """Return for each possible memory which of `names` every list in it holds: (least, most).
 
-    `names` is the list of a join. Each item is a pair (least, most): what all lists hold as the
-    coordinator remembers them, and what they hold if the other members have joined again with their
-    whole lists, as they may after a leave or a join. A memory is possible only if its lists fit the
-    evidence from before these events. None: no memory fits.
+    `names` is the assignor list of a join. `least` are those that every list holds as it is
+    remembered now; `most` are those that every list holds if the other members have joined again
+    with their whole lists, as they may after a leave or a join. A memory is possible if its lists,
+    as they were when the group was read, agree with `in_all` and `not_in_all`. None if none is.
     """
     mine = frozenset(names)
     # Names that nothing is asked or known of make no difference.

@@ -98,14 +98,15 @@ def start_of(
     instances: Sequence[str | None] = (),
     change: str = "",
 ) -> Advice:
-    """Return the advice to start clients that are not in the group, all with one assignor list.
+    """Return the advice to start the clients `names`, which are not in the group, all in one way.
 
-    The list is the first of `lists` that the coordinator would admit. After all lists, a start with
-    group.protocol=consumer is tried if `change` gives that setting. If nothing is admitted, the
-    advice is about the first list. An empty list keeps each client's own list.
+    The ways are tried in order, and the first that the coordinator would admit is advised: to start
+    all clients with the same list, for each of `lists`; then to start them with `change`, if given,
+    which is the setting group.protocol=consumer. An empty tuple in `lists` stands for starting each
+    client with its own list. If no way is admitted, the advice is about the first.
 
-    `own` and `instances` are the clients' own lists (empty: not known) and instance ids (None:
-    dynamic), in the order of `names`.
+    `own` and `instances` have an item for each of `names`: the client's own list (an empty tuple:
+    not known), and its instance id (None: a dynamic member).
     """
     # Whoever was a member before found room.
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
@@ -371,10 +372,11 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
 def _next_rebalance(
     context: Context, members: Sequence[Facts], names: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the advice to let the next rebalance prove that members run the list `names`.
+    """Yield one sentence: the next rebalance can prove that some of `members` run the list `names`.
 
-    A client that fixes its protocol at its start sends its owned partitions when it rejoins only if
-    that protocol is COOPERATIVE. Nothing is yielded if the next rebalance proves nothing.
+    Nothing is yielded if it cannot. It can if `names` are cooperative assignors, the elected one
+    among them, a join with them is admitted, and a member owns partitions whose client fixes its
+    rebalance protocol at its start: it sends them in a rejoin only if it runs COOPERATIVE.
     """
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
     shows = found and set(map(cooperative, names)) == {Tri.YES} and context.elected in names

@@ -187,10 +187,10 @@ def _of_process(context: Context, made: Advice) -> Advice:
 
 
 def with_setting(made: Advice, step: Step) -> Advice:
-    """Return the advice `made`, with the setting that `step` changes other than an assignor list.
+    """Return the advice `made`, naming also what `step` changes other than an assignor list.
 
-    Such a setting is a new client library, for example. Advice that starts no member with it is
-    returned unchanged.
+    That is the new client library, or the setting of a step that gives no list. `made` is returned
+    unchanged if it starts no member, or starts it without such a change.
     """
     if made.action not in (Action.RESTART, Action.CUT_OVER, Action.START) or not step.config:
         return made
@@ -202,11 +202,11 @@ def with_setting(made: Advice, step: Step) -> Advice:
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
-    """Return the action and the withheld restarts, with the risks that the user accepts.
+    """Return the action to advise and the restarts still withheld, after what the user accepts.
 
-    A restart is withheld while it is not proven that its join is admitted; a rule in `ignore`
-    accepts that. If `made` recommends no restart, the first accepted one takes its place. A restart
-    whose join is proven to be rejected is never accepted.
+    `made` is the action so far; `withheld` are restarts whose joins are not proven to be admitted.
+    If `made` starts no member, the first of `withheld` for which a rule in `ignore` accepts the
+    missing proof replaces it. A restart whose join is proven to be rejected is never accepted.
     """
     chosen = next((one for one in withheld if acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
@@ -246,7 +246,11 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
 
 
 def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
-    """Return whether `made` only prepares `step`, whose own list is not admitted yet."""
+    """Return whether the action `made` must be done before the restarts of `step` itself.
+
+    That is so if `made` gives another list than the step's `target_list`, and `withheld`, the
+    restarts that are not admitted yet, has one with that list.
+    """
     return made.assignors != step.target_list and any(
         one.assignors == step.target_list for one in withheld
     )
@@ -258,10 +262,11 @@ def cutting_over(
     assignors: tuple[str, ...],
     wide: tuple[str, ...],
 ) -> Actions:
-    """Return the advice to stop `stopped` together and start them, and the withheld advice.
+    """Return the action to advise for a cut-over, and the cut-over itself if it must wait.
 
-    They start with the list `assignors`. If that start is not admitted, it is withheld, and the
-    advice is the action that must come before it (as in `restart_with_list`).
+    The cut-over is to stop all of `stopped`, then to start them with the list `assignors`. If that
+    start is admitted, the cut-over is the action. If not, the action is what must be done before it
+    (as in `restart_with_list`), and the second item holds the cut-over.
     """
     made = cut_over_of(context, stopped, assignors)
     if made.verdict is Tri.YES:
@@ -340,9 +345,9 @@ def restart_with_list(
     """Return the advice to restart one of `to_do` (not empty), and the restarts not admitted yet.
 
     The restart is with the list `assignors`. A member whose client is known not to start with it is
-    skipped. If no restart is admitted, the advice is the action that must come first: give the list
-    `wide` to the members that lack the assignor, make the coordinator hold every whole list again,
-    or add the evidence that decides.
+    skipped. If no restart is admitted, the advice is what must be done first: to give the list
+    `wide` to a member that lacks all of `assignors`, to make the coordinator hold every member's
+    whole list again, to add evidence, or to make a new plan.
     """
     able = [f for f in to_do if client_accepts(context, f, assignors) is not Tri.NO]
     if not able:
@@ -372,11 +377,13 @@ def _remedy(
     barred: Advice,
     by_lists: Sequence[Admission],
 ) -> Advice:
-    """Return the action that must come before `barred`, a restart that is not admitted.
+    """Return the action to take before `barred`, advice to start members that is not admitted.
 
-    It is the restart of one of `others` that lacks all of `assignors` with the longer list `wide`;
-    a rebalance, if the coordinator would then admit the restart (`by_lists`: its answers if it
-    knew every member's whole list); else the evidence to add, or a new plan. The group is Stable.
+    It is to restart one of `others` that lacks all of `assignors` with the longer list `wide`. If
+    there is none: to cause a rebalance, or first to probe, if `barred` would be admitted after it;
+    else to add evidence or to make a new plan. `by_lists` are the coordinator's predicted answers
+    to the same start (one for each member tried) if it held every member's whole list. The group is
+    Stable.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if client_accepts(context, f, wide) is Tri.YES]
@@ -449,10 +456,11 @@ def restart_fix(
     change: str = "",
     then: str = "",
 ) -> str:
-    """Return the fix that tells the user to restart `members`, if every restart is admitted.
+    """Return the fix that tells the user to restart `members` with the list `assignors`.
 
-    `change` is a sentence to put before it, `then` is text to add. If a restart is not admitted,
-    the fix says not to restart that member, and why.
+    An empty `assignors` keeps each member's configuration. `change` is a sentence to put before the
+    instruction, `then` a text that ends it. If a restart is not admitted, or a client is not known
+    to start with the list, the fix says instead not to restart that member, and why.
     """
     refusing = [f for f in members if client_accepts(context, f, assignors) is not Tri.YES]
     if refusing:

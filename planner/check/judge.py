@@ -206,10 +206,10 @@ def _worst(answers: Iterator[Admission]) -> Admission:
 
 
 def _never_ran(pair: Pair) -> str:
-    """Return the reason why the earlier declaration cannot have run; empty if there is none.
+    """Return why the client cannot have started with the files before the change; else empty.
 
-    It is empty too if the start does not change, or if the earlier version names no library and the
-    client differs: the library that ran may then be another one.
+    Empty too if the change leaves this start as it is. Empty too if the earlier files name no
+    library and the later client is another one: the library that ran is then not known.
     """
     was = pair.before
     sure = was and (was.library.where or was.same_client(pair.start)) and any(pair.changes())
@@ -246,7 +246,11 @@ def _answers(
 
 
 def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
-    """Yield an answer for each library new to the group that may misread data of the old ones."""
+    """Yield an answer for each pair of a new and an old client library that may not work together.
+
+    It is no if they do not read each other's subscriptions, and cannot tell if they may not read
+    each other's user data for an assignor that the group may elect.
+    """
     # A library that a file names for the first time may have run before.
     old = {
         was.family
@@ -276,10 +280,11 @@ def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
 def _moments(
     world: GroupWorld, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
 ) -> Iterator[tuple[Context, tuple[Event, ...]]]:
-    """Yield the group as it may be when a member of this consumer starts with the change.
+    """Yield (group, events) for each state of the group in which the consumer's change may start.
 
-    Each item has the coordinator's events of that start too. `asked` are the consumers whose
-    members may have started with their changes before.
+    `events` are what the coordinator sees when a member of this consumer starts with the change.
+    `asked` are the changed consumers that are judged by the coordinator's answers; in a live group
+    members of the others among them may have started with their changes before.
     """
     if live is None:
         for number, running in enumerate(dict.fromkeys(runnings(world, pair))):

@@ -90,9 +90,9 @@ class Start(Record, frozen=True, kw_only=True):
         return self.family or self.library.product or None
 
     def same_client(self, other: Self) -> bool:
-        """Return whether both starts have the same client family (or product).
+        """Return whether `client` (the client family, else the product) is equal for both starts.
 
-        True too if that of either start is not known.
+        True too if `client` of either start is None: nothing then shows a difference.
         """
         return None in (self.client, other.client) or self.client == other.client
 
@@ -145,10 +145,10 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def writes_list(self) -> bool:
-        """Return whether the configuration sets the assignor list, or no list is needed.
+        """Return whether the start does without the client's default assignor list.
 
-        None is needed if the brokers assign (KIP-848, KIP-1071). Otherwise the client's default
-        counts.
+        True if the configuration sets a list, or if the brokers assign (KIP-848, KIP-1071), so that
+        the client sends none.
         """
         return bool(self.declared.list or self.declared.spelled) or self.protocol in BY_BROKERS
 
@@ -188,9 +188,9 @@ def _unknown_list(start: Start) -> tuple[str, ...]:
 
 
 def is_open(name: str) -> bool:
-    """Return whether `name` does not show the assignor name that the client sends.
+    """Return whether `name` only stands for an assignor name that is not known.
 
-    It is then a custom assignor's class, or the placeholder for an unknown list.
+    It is then the class of a custom assignor, or the placeholder for an unknown list.
     """
     return is_unset(name) or (custom(name) and ("." in name or not name.islower()))
 
@@ -304,7 +304,10 @@ def _members(number: int, now: Start, later: Start | None, copies: int) -> Itera
 
 
 class StartChange(Record, frozen=True, kw_only=True):
-    """One change of a consumer's next start; `file` and `line` (0: not known) are where it is."""
+    """One setting of a consumer's next start that changes from the text `before` to `after`.
+
+    `what` is the setting's name; `file` and `line` (0: not known) show where it changes.
+    """
 
     what: str
     before: str
@@ -329,7 +332,7 @@ class Pair(Record, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> Start | None:
-        """Return the start that ran before in the same group; None if none ran."""
+        """Return `before`, if it is in the same group as `start` and can start; else None."""
         groups = {one.declared.group_id for one in (self.before, self.start) if one is not None}
         return self.before if len(groups) == 1 and not self.never_ran else None
 
@@ -354,7 +357,7 @@ class Pair(Record, frozen=True, kw_only=True):
 
 
 class GroupWorld(Record, frozen=True, kw_only=True):
-    """The consumers of one group that run at the same time, in both versions.
+    """The consumers of one group, each with its starts before and after the change of the files.
 
     `group_id` is None if no configuration file names the group; `name` then names its folder. An
     active Spring profile is part of `name`.
@@ -388,7 +391,8 @@ class GroupWorld(Record, frozen=True, kw_only=True):
     def planned(self, copies: int = 2) -> GroupSnapshot:
         """Return the group before the change, with the later declarations as its next starts.
 
-        A member that keeps its client already has the later library version, which a plan brings.
+        A member whose client stays the same has the library version of the later files at once,
+        because any plan's restarts bring that version.
         """
         laters = [None if one.gone else one.start for one in self.pairs if one.ran is not None]
         return snapshot_of(self.befores, laters, copies)
@@ -448,8 +452,9 @@ def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
 def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:
     """Return the starts of both versions in pairs, one for each consumer.
 
-    Consumers of one group are matched by their keys, or because they are the only ones left on each
-    side. A group that only the later version has is then matched by location or file name.
+    Consumers of one group are matched by their keys (`_signs`), or because they are the only ones
+    left in both versions. The consumers of a group that only the later version has are then matched
+    by location or file name, because the group may have been renamed.
     """
     groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))

@@ -401,7 +401,11 @@ def _stop_and_start(context: Context, number: int) -> Step:
 
 
 def _elect_target(context: Context, others: Sequence[Facts]) -> bool:
-    """Return whether `others` are proven to elect the target, once each list of theirs has it."""
+    """Return whether `others` will elect the target when those that lack it have got it.
+
+    They get it in front of the old assignor. The answer is False if the list of a member that has
+    the target already is not known exactly.
+    """
     wide = tuple(filter(None, (context.target, context.keep)))
     # An empty list is not known, and the vote has no winner with it.
     lists = [
@@ -449,8 +453,10 @@ _OFFSETS = "offsets.csv"
 def library(context: Context, before: Context | None = None) -> PlannedPath:
     """Return the path on which another client library replaces the members' library.
 
-    The group is Stable and classic. In a rollback `before` is the group as it was before the
-    upgrade: the new library's usual list is then the list that this group ran.
+    The group is Stable and classic. After a stop the new library starts with its default list. If
+    old and new library share an assignor, the members end on that alone, and the plan names the
+    command that brings the default list later. In a rollback `before` is the group as it was before
+    the upgrade; the list that it ran then takes the place of the default list.
     """
     everybody, settled = len(context.members), len(context.settled)
     if settled == everybody:

@@ -252,7 +252,8 @@ def _findings(
 ) -> tuple[Finding, ...]:
     """Return the findings that the steps of `path` do not deal with.
 
-    Without a path, return only findings about the group as it runs, and no questions.
+    If no path is possible, findings about a step and findings that only ask a question (severity
+    ASK) are left out.
     """
     said = tuple(
         finding
@@ -292,9 +293,9 @@ def _judged(
 ) -> Step:
     """Return `step` with the answer to its precondition, and with its exit code.
 
-    The exit code is the plan's if the step is next. The `exit_code` passed in with `step` is the
-    path's own answer. A finding that the user ignores stays a no in the precondition's answer, but
-    does not count in the exit code.
+    Both follow from the findings before this step, the members' lists, and the `exit_code` that the
+    path gave to `step`, which is replaced. A finding that the user ignores still counts in the
+    precondition's answer, but not in the exit code.
     """
     narrows = path.name.reads_lists and step.id == context.narrow_step
     lists, own = Tri.YES, answer_of(step.exit_code)

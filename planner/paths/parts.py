@@ -142,11 +142,11 @@ def back_goal(context: Context) -> str:
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:
-    """Return whether a gate holds now.
+    """Return whether a step's gate holds now.
 
-    `rest` are the members not proven done, `refuted` those proven not done. The answer is yes
-    without any of `rest`, no with one of `refuted` or while an expected member is missing, else
-    cannot tell.
+    `rest` are the members that are not proven done, `refuted` those that are proven not done. Yes
+    if `rest` is empty and no expected member is missing. No if `refuted` is not empty or an
+    expected member is missing. Otherwise cannot tell.
     """
     if not context.missing and not rest:
         return Tri.YES
@@ -158,8 +158,8 @@ def list_settings(
 ) -> tuple[Setting, ...]:
     """Return the configuration of the assignor list `names` for each client family.
 
-    A text names its members if it is not meant for all members of the group. With `narrows` the
-    list is that of the second bounce, in which no client is upgraded (RB111).
+    A text names its members if it is not meant for all members of the group. `narrows` is True if
+    `names` is the list of the second bounce, in which no client is upgraded (RB111).
     """
     by_family: dict[str, list[Facts]] = defaultdict(list)
     ranks: dict[str, int] = {}
@@ -190,7 +190,8 @@ def _notes(
 ) -> Iterator[str]:
     """Yield notes for the configuration text: the client versions and settings that it needs.
 
-    `key` is the client family. With `narrows` an earlier step has upgraded the clients.
+    `key` is the client family. `narrows` is True for the second bounce: its notes ask for no
+    upgrade, because an earlier step has upgraded the clients.
     """
     known = classes_of(context.snapshot)
     yield from (
@@ -245,8 +246,8 @@ def roll_cost(
 ) -> Cost | None:
     """Return the cost of restarting `rest` with the list `names`; None if costs are not computed.
 
-    `eager` are the members that run EAGER before their restart. `after` is True if a member runs
-    EAGER after its restart.
+    `eager` are the members that run EAGER before their restart. `after` is True if the members that
+    have been restarted run EAGER too.
     """
     return by_assignors(
         Roll(
@@ -264,7 +265,8 @@ def roll_cost(
 def stop_cost(context: Context, server_side: str = "") -> Cost | None:
     """Return the cost of stopping all members and starting them; None if costs are not computed.
 
-    They start with the target, or in a KIP-848 group with the coordinator's assignor `server_side`.
+    If `server_side` is empty, they start with the plan's target as their assignor. Otherwise they
+    start in a KIP-848 group, where the coordinator assigns with `server_side`.
     """
     return stop_and_start(
         priced(context),
@@ -276,11 +278,16 @@ def stop_cost(context: Context, server_side: str = "") -> Cost | None:
 
 
 def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list[Facts]:
-    """Return the members that run EAGER until their own restart with the list `names`.
+    """Return the members that, in a step with the list `names`, run EAGER until they are restarted.
 
-    `eager_after` is True if members run EAGER after it. In a downgrade to EAGER the result is those
-    that run EAGER now, and for the last step (`names` is the target alone) those to which an
-    earlier step gives the target. Otherwise it is those that are still to restart.
+    `eager_after` says whether they run EAGER after their restart too. The last step is the one
+    whose `names` is the target alone.
+
+    In a change to EAGER that removes cooperative assignors only (not `context.only_target`), with
+    `eager_after`: the members that run EAGER now, and for the last step also those that an earlier
+    step gives the target. In any other case: the members that are not done, or all members if the
+    target is not cooperative. Without `eager_after` the last step leaves out clients that follow
+    the elected assignor and those that reject mixed lists: by then they no longer run EAGER.
     """
     last = tuple(names) == (context.target,)
     if context.goal == EAGER and eager_after and not context.only_target:
@@ -320,8 +327,9 @@ def follows_vote(facts: Facts) -> bool:
 def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) -> Iterator[str]:
     """Yield the instructions for restarting `rest` one by one.
 
-    `by_lists`: members choose by their assignor lists, so a static member's restart in time causes
-    no rebalance.
+    `by_lists` is True if the assignor is elected by the members' lists. If so, and if all static
+    members can return within their sessions, the text says that their restarts cause a rebalance
+    only if another assignor is elected.
     """
     if not rest:
         return

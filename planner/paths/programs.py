@@ -437,7 +437,7 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
 
 
 def _below(context: Context, answer: Tri) -> list[Facts]:
-    """Return the members for which `answer` is the answer to whether they are older than 2.4."""
+    """Return the members that are (yes), are not (no) or may be (cannot tell) older than 2.4."""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
 
 

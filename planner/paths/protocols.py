@@ -248,8 +248,9 @@ def _why(context: Context) -> tuple[str, ...]:
 def _server_side(context: Context) -> str:
     """Return the assignor by which the brokers assign after the move to KIP-848.
 
-    It is range if the group elected range, because the plan then asks for it. Otherwise it is the
-    group's own if the group uses KIP-848 already, else the brokers' default.
+    It is range if the members elected range, because the plan then sets group.remote.assignor to
+    it. Otherwise a group that uses KIP-848 already keeps its assignor, and any other group gets the
+    brokers' default.
     """
     if context.elected == "range":
         return "range"
@@ -438,7 +439,11 @@ def _streams_step(context: Context) -> Step:
 
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:
-    """Yield commands that set on the streams group what its instances set for themselves before."""
+    """Yield commands that give the group the settings that its instances' own files gave before.
+
+    With the streams protocol (KIP-1071) num.standby.replicas, session.timeout.ms and
+    heartbeat.interval.ms are settings of the group, and an instance's own are ignored.
+    """
     # The brokers allow sessions of 45 to 60 s by default.
     session = min(60.0, max([45.0, *(waits(m).session for m in context.snapshot.members)]))
     of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))

@@ -276,10 +276,10 @@ def _next_starts(
     unsure: str,
     fix: Callable[[Sequence[str]], str],
 ) -> Findings:
-    """Yield a finding on each member whose next start is, or may be, rejected for `mistake`.
+    """Yield a finding on each member whose configured list has `mistake` and may be rejected.
 
-    The message ends with `sure` if the rejection is certain, else with `unsure`. `fix` makes the
-    fix from the configured list.
+    The message ends with `sure` if the rejection at the next start is certain, else with `unsure`.
+    `fix` is called with the configured list and returns the finding's fix.
     """
     if not context.classic or not context.stable:
         return

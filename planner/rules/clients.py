@@ -418,9 +418,9 @@ def _forgets(facts: Facts) -> bool:
 
 
 def _to_named(context: Context) -> bool:
-    """Return whether the plan gives lists that end on another assignor than cooperative-sticky.
+    """Return whether a plan is made that ends on another assignor than cooperative-sticky.
 
-    RB105 asks for cooperative-sticky, and each library has that of the change to it.
+    RB105 covers cooperative-sticky. False for a change of the client library.
     """
     return (
         context.planning

@@ -255,8 +255,8 @@ _LASTS: Final = timedelta(minutes=10)
 def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Refusal, ...], str]]:
     """Yield each static member that took its instance id from another process (FENCED_INSTANCE_ID).
 
-    Each item is the member, the fenced processes (oldest first), and who was fenced by whom.
-    `again` selects ids lost twice or more in the last ten minutes, else the others.
+    Each item is (member, its fenced processes, the oldest first, a text on who fenced whom). With
+    `again` the ids are those lost twice or more in the last ten minutes, without it all others.
     """
     holders = {facts.member.instance_id: facts for facts in context.members if facts.static}
     every = sorted(
@@ -383,7 +383,7 @@ NAMED: Final = 3
 def unexplained(context: Context) -> list[Departed]:
     """Return the departed members whose client is not rejected now, the newest first.
 
-    Return none if the user gave the number of members.
+    The list is empty if the number of members of the service was given (`context.counted`).
     """
     if context.counted:
         return []
@@ -548,7 +548,7 @@ def departed_members(context: Context) -> Findings:
 
 
 def _is_done(one: Departed, context: Context) -> bool:
-    """Return whether the member ran the goal's list alone, or nothing shows its list."""
+    """Return whether its last list is the target alone (Kafka's; no KIP-848 goal), or not known."""
     if not one.list:
         return not one.classes
     own = context.borrowed | borrowed_in(one)

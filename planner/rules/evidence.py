@@ -436,10 +436,11 @@ def rejected(context: Context) -> Findings:
 
 
 def _group_is_complete(context: Context, one: Refusal) -> bool:
-    """Return whether the group is complete, by the user's count, without the rejected client.
+    """Return whether the group has its given number of members without the rejected client.
 
-    No entry of a stopped member may count: the rejection must be older than the longest session,
-    and than the join of every static member, whose session a rebalance begins anew (KIP-345).
+    True only if none of these members can be the entry of a stopped process: the rejection must be
+    older than the longest session, and every static member must have joined after it, because a
+    rebalance begins a static member's session anew (KIP-345).
     """
     if not context.counted or context.missing or one.at is None:
         return False

@@ -363,7 +363,7 @@ def narrowing_step(context: Context) -> int | None:
 def unless_allowed(
     answer: Answer, fix: str, commands: Iterable[NamedCommand] = ()
 ) -> Iterator[Finding]:
-    """Yield a finding unless the condition `answer` allows the path."""
+    """Yield a finding with `fix` if the condition `answer` forbids the path or is not known."""
     if answer.allows is not Tri.YES:
         yield found(
             f"{answer.why}.",
