@@ -5,8 +5,8 @@ clients and brokers (`Fault`; `table` returns all of them).
 
 `Tri` answers are yes, no or cannot tell. Whether a version has a fault is yes or no only for an
 exact version, which the client or the broker itself reports. A vendor's build (`7.5.1-ccs`) can be
-any patch release of the Kafka line (3.5) that it is built from. It has a fault that only a later
-line fixes. Where a patch release of its own line holds the fix, the answer is cannot tell.
+any patch release of the Kafka line (3.5) that it is built from. Its answer is yes or no only if it
+is the same for all these patch releases, else cannot tell.
 """
 
 import re

@@ -45,9 +45,10 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
 
     @property
     def states_client(self) -> bool:
-        """Return whether it answers which client a member runs, if that is the right answer.
+        """Return whether this command proposes a member's client library, with --assume-family.
 
-        Other commands repeat only what the user has stated.
+        It is to run only if that is the member's library. The answer is False for a command that
+        merely repeats an --assume-family which the user has typed.
         """
         return self.use.startswith("if ") and ANSWER in self.line
 
@@ -121,8 +122,8 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the same options for a command that checks a gate of the group `seen`.
 
         That command reads the live group instead of a saved file, and has the options of `proving`,
-        which explains `by_lists`. If the group is in a saved file and no broker is named, nothing
-        changes.
+        which explains `by_lists`. If the group is in a saved file and no broker is named, the
+        options are returned unchanged.
         """
         if self.offline:
             return self

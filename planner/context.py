@@ -172,7 +172,7 @@ class Context(GroupFacts):
         return self.answering(f"{ACCEPT}{rule}", "--ignore", rule, "--reason", reason)
 
     def answering(self, use: str, *words: str, expected: int | None = None) -> NamedCommand:
-        """Return the command with the options `words`: `verify`, or plan-upgrade without a plan."""
+        """Return `verify` with the options `words`, or plan-upgrade with them if no plan exists."""
         line = (
             self.given.verify(*words, *(("--expect-members", str(expected)) if expected else ()))
             if self.anew
@@ -196,7 +196,7 @@ class Context(GroupFacts):
         return Tri.NO if lacks and not said else Tri.CANNOT_TELL
 
     def _said(self, facts: Facts, assignor: str) -> set[Tri]:
-        """Return the answers of each evidence on whether the member's list holds `assignor`."""
+        """Return all answers of evidence on whether the list holds `assignor`; none if unknown."""
         known = facts.member.assignors
         family = facts.family if facts.family_proven else None
         rows = (
@@ -549,7 +549,7 @@ _EXCLUDED: Final[Mapping[Aim, tuple[Callable[[Context, Facts], Tri], str]]] = {
 
 
 def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
-    """Return answer → members, by whether their version or protocol rules out the change `aim`."""
+    """Return answer → the members for which version or protocol rules out the change `aim`."""
     asked, _ = _EXCLUDED.get(aim, (None, ""))
     answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
@@ -585,7 +585,7 @@ def comes_from(facts: Facts) -> str:
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
-    """Return whether this Connect worker offers one of `protocols`, by its join or the vote."""
+    """Return whether its join, or the elected protocol, shows that it offers one of `protocols`."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO

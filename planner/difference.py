@@ -299,7 +299,10 @@ def _certain(value: StrEnum) -> str | None:
 def _alone(
     members: Iterable[Member], event: MemberEvent, labels: Mapping[str, str]
 ) -> Iterator[MemberChange]:
-    """Yield the members that only one snapshot has, with all that it knows of each."""
+    """Yield a change for each of `members`, which only one snapshot has, with its known facts.
+
+    `event` is `came` or `left` for all of them; `labels` is member id → name for texts.
+    """
     came = event is MemberEvent.CAME
     for member in members:
         software, known = member.software, member.assignors

@@ -224,9 +224,9 @@ class GroupFacts:
 
     @property
     def restarted(self) -> frozenset[str]:
-        """Return the ids of members that joined since the plan was made, for `PlanContext`.
+        """Return no ids, because there is no plan here.
 
-        Empty here: without a plan, nothing is compared.
+        `PlanContext` returns the ids of the members that joined since its plan was made.
         """
         return frozenset()
 
@@ -329,7 +329,7 @@ class GroupFacts:
 
     @cached_property
     def stable(self) -> bool:
-        """Return whether the group is Stable with members; no step starts in another state."""
+        """Return whether the group is Stable and has members."""
         return self.group.state is GroupState.STABLE and bool(self.members)
 
     @cached_property
@@ -490,10 +490,10 @@ def in_pairs(
 ) -> tuple[list[tuple[_Thing, _Thing]], list[_Thing], list[_Thing]]:
     """Pair the things in `before` with those in `after` that have the same key.
 
-    Return the pairs, the things only in `before`, and the things only in `after`. Both map a thing
-    to its keys, the most reliable first (None: no such key), and the keys are tried in this order.
-    By one of the first `sure` keys, things that share it are paired in their order. By a later key
-    they are paired only if exactly one thing on each side has it.
+    Return the pairs, the things left in `before`, and those left in `after`. Each maps a thing to
+    its keys, the most reliable first (None: it has no such key). The keys are tried in this order.
+    If several things on a side share one of the first `sure` keys, they are paired in their order.
+    If they share a later key, none of them is paired by it.
     """
     left, right = dict(before), dict(after)
     pairs: list[tuple[_Thing, _Thing]] = []

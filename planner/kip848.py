@@ -51,9 +51,9 @@ def allows(answers: Iterable[Answer]) -> Tri:
 
 
 def needed(answers: Sequence[Answer], first: str = "") -> str:
-    """Return the clauses of the conditions that are not proven to hold, joined after `first`.
+    """Return one text: the clause `first`, then the reasons of the conditions not proven to hold.
 
-    If `first` is empty and every condition holds, return the clauses of all of them.
+    If `first` is empty and every condition holds, the text has the reasons of all conditions.
     """
     left = [answer.why for answer in answers if answer.allows is not Tri.YES]
     return "; ".join(filter(None, [first, *left])) or "; ".join(one.why for one in answers)
@@ -146,7 +146,11 @@ def policy(context: Context, *, up: bool) -> Answer:
 
 
 def _closed(context: Context, joins: Tri, *, up: bool) -> str:
-    """Return a clause on what the brokers do while the migration policy forbids the change."""
+    """Return a clause on what the brokers do while the migration policy forbids the change.
+
+    The change is the online upgrade to KIP-848 (`up`) or the downgrade. `joins` is whether these
+    brokers admit a classic join to a KIP-848 group although the policy forbids the conversion.
+    """
     if up and context.group.type is not GroupType.CONSUMER:
         return (
             "a member with group.protocol=consumer is rejected while the group has classic members"

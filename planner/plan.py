@@ -128,7 +128,7 @@ SCHEMA: Final = "rebal.plan/1"
 
 
 class Severity(StrEnum):
-    """Weight of a finding: block forbids a step, warn informs, ask asks the operator."""
+    """Weight of a finding: block forbids a step, warn informs, ask puts a question to the user."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -229,8 +229,8 @@ class Figures(Record, frozen=True, kw_only=True, omit_defaults=False):
     `rebalances` counts the generations of a classic group and the epochs of a KIP-848 group.
     `partitions_moved` counts changes of owner. `longest_seconds` is the longest expected time that
     one partition is not consumed. The `worst_` figures assume that every wait lasts as long as the
-    members' timeouts allow. `about`: the group is large, so one restart of each kind was rehearsed
-    and counts for the others.
+    members' timeouts allow. `about` is True if the figures are estimates, because not every restart
+    was rehearsed.
     """
 
     rebalances: int

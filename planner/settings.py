@@ -95,8 +95,10 @@ _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS"
 class _Code(Record, frozen=True, kw_only=True):
     """The code that passes an assignor list to one client library.
 
-    `call` is the call, in the language of `form`. `spelled` is assignor name → its name in the
-    code, for the assignors of the library. `imports` is the import line that each assignor needs.
+    `call` is the line of code that sets the list; the list replaces its `{}`. `form` is the name of
+    the code's format, such as `Python`. `spelled` is assignor name → its name in the code, for the
+    assignors that the library has. `imports` is a template of one assignor's import line, whose two
+    `{}` are the assignor's module and its name in the code (empty: no import is needed).
     """
 
     form: str
@@ -343,10 +345,10 @@ def _texts(
 
 
 def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:
-    """Return the spelling of Kafka's assignor `name` that begins with `package`, such as its class.
+    """Return the Java name in `package` of Kafka's assignor `name`: by default its class.
 
-    `package` may also be the name of an enumeration: the spelling is then its constant for the
-    assignor. None if the assignor has no such spelling.
+    If `package` is the name of an enumeration, it is the enumeration's constant for the assignor.
+    None if Kafka has no such assignor, or `package` has no name for it.
     """
     known = assignors().get(name)
     return next((e for e in (known.spellings if known else ()) if e.startswith(package)), None)

@@ -398,8 +398,8 @@ def _lag(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
 def commit_wait(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
     """Return until when the end of the plan waits for commits, as a clause; None if it need not.
 
-    Since the last gate holds, each owner must be seen to commit, and recently, on each of its
-    partitions that has lag. A partition is not waited for if no record has arrived for `FRESH`.
+    On each partition with lag, its owner must be seen to commit after the gate of the last step
+    began to hold, and recently. A partition is not waited for if no record has arrived for `FRESH`.
     `seen` are the earlier looks that succeeded, oldest first.
     """
     now, last = context.snapshot.captured_at, plan.steps[-1].id
@@ -476,9 +476,10 @@ def _usual(seen: Sequence[JournalEntry], context: Context) -> timedelta:
 
 
 def _committed(found: Mapping[Place, _Behind], what: str = "") -> str:
-    """Return a clause on the owners' commits: `app-1 has committed orders-0, orders-1`.
+    """Return a clause on the owners of these partitions: `app-1 has committed orders-0, orders-1`.
 
-    `what` is text before the partitions, such as `nothing on `.
+    `what` is put before the partitions: with `nothing on ` the clause is `app-1 has committed
+    nothing on orders-0, orders-1`.
     """
     names = sorted({one.owner.name for one in found.values()}, key=natural)
     labels = listed([f"{topic}-{number}" for topic, number in sorted(found)])

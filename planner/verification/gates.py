@@ -359,8 +359,9 @@ class AnswerLedger:
     def came_finished(self, step: Step, facts: Facts) -> bool:
         """Return whether this member may have started with its final list before `step` began.
 
-        It may have if its member id is new since the start of an earlier step that stops and starts
-        some clients together, and if its client is one of these or is not known.
+        The final list comes early to the clients that the rolling steps leave out: an earlier
+        cut-over step stops them together and starts them with it. True if this member's client is
+        one of these, or is not known, and its member id is new since such a cut-over began.
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]

@@ -180,10 +180,10 @@ def successors(gone: Sequence[Member], came: Sequence[Member], keys: int) -> dic
 def same_since(
     seen: Sequence[JournalEntry], now: Moment, holds: Callable[[JournalEntry], bool]
 ) -> Moment:
-    """Return the time since when `holds` is true of every look without interruption.
+    """Return the time of the oldest look from which on `holds` is true of every look until now.
 
     `seen` are the earlier looks, oldest first. `now` is the time of the present look, for which it
-    is known to be true.
+    is known to be true; it is returned if `holds` is false of the newest look in `seen`.
     """
     return min((entry.at for entry in takewhile(holds, reversed(seen))), default=now)
 

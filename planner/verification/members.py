@@ -149,9 +149,10 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
-    """Return the note that a restarted member does not run the list that its file has.
+    """Return a clause for a restarted member that is proven not to run the list of `step`.
 
-    Empty if its configuration file does not have the list of `step`.
+    It says that the member's configuration file has that list, so that something overrides the
+    file. Empty if the file does not have that list, or was not read.
     """
     declared = facts.member.declared
     if declared is None or not step.target_list or declared.list != step.target_list:
@@ -409,7 +410,10 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
 def contrary_evidence(
     context: Context, facts: Facts, names: tuple[str, ...], kept: str = ""
 ) -> str | None:
-    """Return the evidence that this member does not run exactly `names`; None if there is none.
+    """Return the evidence that forbids to confirm `names` by hand as the list; None without any.
+
+    It is evidence that shows the list, that contradicts `names` or itself, or by which the
+    coordinator would reject a join with `names` now.
 
     `kept` names an earlier look that shows that the member kept partitions when it joined (empty:
     no look does). That stays evidence, because the list of a member id never changes.

@@ -79,7 +79,7 @@ class Look:
 
     @property
     def change(self) -> str:
-        """Return the setting to join a group that has the step's new protocol; else empty."""
+        """Return the setting of the step's protocol if a group with members has it, else empty."""
         changes = {
             (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None, self.step.config),
             (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
@@ -142,10 +142,7 @@ Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
 
 
 def next_action(look: Look) -> Actions:
-    """Return the advice on what to do next, and the restarts that must still wait.
-
-    The coordinator is not proven to admit those now.
-    """
+    """Return the next advice, and the needed restarts that are not proven to be admitted now."""
     found = next(filter(None, (candidate(look) for candidate in CANDIDATES)))
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made, withheld = _other_first(look, made) or (made, withheld)
@@ -177,8 +174,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
     """Return whether `made`, which only causes a rebalance, was carried out without effect.
 
     It was if, since a look that advised it, a temporary member has joined and left, or one process
-    has restarted, and all others are the same. If a look in between did not advise it, it counts as
-    new.
+    has restarted, and all others are the same. Looks before any other advice do not count.
     """
     if not (made.recommended and made.changes_nothing):
         return False
@@ -235,7 +231,7 @@ def _instead(look: Look, made: Advice) -> Advice:
 
 
 def start_rejected(look: Look) -> Advice | None:
-    """Return the advice to start rejected and missing clients; None if no rejected one can."""
+    """Return the advice to start clients that are out; None unless a rejected one may start now."""
     rejected, context = look.out(OutsiderKind.REJECTED), look.context
     out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
     if not out or wait_for_stable(look) or look.starts_alike or look.others_stop_first:
@@ -253,7 +249,7 @@ def start_rejected(look: Look) -> Advice | None:
 
 
 def heed_danger(look: Look) -> Advice | None:
-    """Return the advice to restart nothing in a danger that no start ends; None without one."""
+    """Return the advice to restart nothing in any danger but a rejection; None without one."""
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
@@ -278,8 +274,8 @@ def heed_finding(look: Look) -> Advice | None:
 def plan_again(look: Look) -> Advice | None:
     """Return the advice that replaces a plan without steps whose goal is not reached; else None.
 
-    It is to make a new plan if the plan made now (`fresh`) has steps or is done. Otherwise it is
-    that plan's advice, or to wait for missing members (None: `start_missing` advises on them).
+    It is to make a new plan if `fresh` has steps or is done. Otherwise it is the advice of `fresh`;
+    while members are missing, to wait (None for the goals cooperative and eager: `start_missing`).
     """
     fresh, context = look.fresh, look.context
     if fresh is None or look.open is None:
@@ -314,7 +310,11 @@ def start_missing(look: Look) -> Advice | None:
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
-    """Return lists to try when `out` start again, the first first; `()`: the list each one has."""
+    """Return the assignor lists with which to try to start the clients `out`, the best one first.
+
+    `()` stands for the list that each client has. If no list fits, or if they start with the
+    setting `look.change` instead, the result is empty.
+    """
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
     # A restart of another step may have left it with a list that is not admitted now.
@@ -326,7 +326,7 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
 
 
 def _may_hold_another(look: Look) -> bool:
-    """Return whether a missing member may have a list that is not known to be admitted now."""
+    """Return whether a list of the plan's steps, or one that was rejected, may be rejected now."""
     context = look.context
     given = {one.target_list for one in look.plan.steps if one.target_list}
     starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
@@ -348,7 +348,7 @@ def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Ad
 
 
 def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
-    """Return the start of clients that are out with the first list that is admitted now.
+    """Return the advice to start the clients `out`, with the first of `lists` that is admitted now.
 
     If not all of them are admitted together, the first one starts alone.
     """
@@ -384,7 +384,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
 
 
 def wait_for_stable(look: Look) -> Advice | None:
-    """Return the advice to wait while a group with members is not Stable, or None."""
+    """Return the advice to wait if the group has members and is not Stable, else None."""
     if not look.context.members or look.context.stable:
         return None
     return advised.wait(f"the group is {look.context.group.state}, not Stable")
@@ -473,7 +473,7 @@ def plan_for_kip848(look: Look) -> Advice | None:
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
-    """Return the advice to confirm by hand what no evidence shows; None if more is unknown."""
+    """Return the advice to confirm by hand if that alone can verify the members left, else None."""
     now = look.open
     if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
@@ -488,7 +488,7 @@ def confirm_by_hand(look: Look) -> Advice | None:
 
 
 def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who: str) -> Advice:
-    """Return `made` with a restart of `left` as an alternative, after `when`, if it is admitted."""
+    """Return `made`, followed by `when` and a restart of `left` (as `who`) if it is admitted."""
     restart, _ = step_action(look.plan, look.step, look.context, left, ignore=look.ignore)
     if not restart.recommended:
         return made
@@ -497,7 +497,7 @@ def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who
 
 
 def show_lists(look: Look) -> Advice | None:
-    """Return the advice to add evidence on members without an answer; None if all have one."""
+    """Return the advice to add evidence on unverified members; None if the step has none."""
     now = look.open
     if now is None or not now.unknown:
         return None
@@ -521,8 +521,8 @@ def show_lists(look: Look) -> Advice | None:
 def begin_next_step(look: Look) -> Actions | None:
     """Return the advice to begin the next step, and the restarts not admitted yet, or None.
 
-    It may begin once the current gate holds, or earlier if it drops the old assignor and an action
-    that it needs may be all that this gate lacks. Otherwise None.
+    It may begin once the current gate holds. If it drops the old assignor it may begin earlier,
+    because its first action may be all that the gate lacks. None if it may not, or needs no action.
     """
     context, later = look.context, look.later
     at_odds = {None, *context.by_id} & {one.member_id for one in context.snapshot.contradictions}
@@ -562,7 +562,7 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
 
 
 def wait_for_commits(look: Look) -> Advice | None:
-    """Return the advice to wait at the end for commits of owners with lag; else None."""
+    """Return the advice to wait, after the last step, for owners with lag to commit; else None."""
     reason = None if look.later or look.fresh else commit_wait(look.plan, look.seen, look.context)
     return advised.wait(reason) if reason else None
 

@@ -77,9 +77,9 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     the list that was rejected, or that the missing member had (empty: not known); `error` is
     Kafka's name of the rejection. `takes_mixed`: its client starts with eager and cooperative
     assignors in one list. `since` is when it was rejected. `behind` are the static members that may
-    have stopped and still count, so that no member seems to be missing. `until` is when that doubt
-    ends, or when the given number of members shows that the client is not missing. `was_member` is
-    True if it was a member before, so that it is missing.
+    have stopped and still count, so that no member seems to be missing. `until` is the time after
+    which a group that is still complete proves that the client is not missing (None: no such time
+    is known). `was_member` is True if it was a member before, so that it is missing.
     """
 
     kind: OutsiderKind

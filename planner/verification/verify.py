@@ -289,7 +289,7 @@ def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
 
 
 def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
-    """Return the standing of a plan without steps, as a step 0 that asks for the plan's goal.
+    """Return the standing of a plan that has no steps, in the form of a step with number 0.
 
     Its gate holds if both `plan` and `fresh`, the plan that would be made now, are done. Otherwise
     the gate's answer is cannot tell.
