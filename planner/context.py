@@ -252,9 +252,9 @@ class Context(GroupFacts):
 
         It is `old(assignor)` unless a custom class may be behind the name of one of Kafka's
         assignors. In a change to COOPERATIVE such a class is removed if the member shows that it
-        runs EAGER, or if it does not have the target's name. With the target's name it stays if the
-        member shows that it supports COOPERATIVE, or if the user vouches for it. Otherwise the
-        answer is cannot tell, but with `only_target` all names but the target's are removed.
+        runs EAGER, or if its name is not the target's. If it has the target's name, it stays if the
+        member shows that it supports COOPERATIVE, or if the user vouches for it. In all other
+        cases: with `only_target` it is removed unless it has the target's name; else cannot tell.
         """
         if not self.own_class(facts, assignor):
             return self.old(assignor)
