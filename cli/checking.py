@@ -322,7 +322,10 @@ def _images(text: str, file: str) -> list[tuple[str, str]]:
 
 
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
-    """Return the settings in `text` that `pattern` finds, without comments, spaces and quotes."""
+    """Return what `pattern` matches in `text`: each setting's name with its value.
+
+    Comments are skipped, and spaces and quotes are removed.
+    """
     plain = re.sub(r"(?m)^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text)
     return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(plain)]
 
