@@ -227,8 +227,8 @@ class RehearsedRoll:
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[ScriptEvent] = []
         if together and not begin:
-            events += self._stop(self._order, killed)
-            events[0] = replace(events[0], phase="stop" if self._stay else "")
+            stop, wait = self._stop(self._order, killed)
+            events += [replace(stop, phase="stop" if self._stay else ""), replace(wait, after=None)]
         elif all_stop and not killed:
             events.append(ScriptEvent(do=Deed.STOP, members=tuple(self._order)))
         for number, some in enumerate(cut[begin:], begin):
@@ -492,8 +492,8 @@ def _stop_text(roll: Roll) -> str:
     speed = roll.speed
     held = empty_after(members)
     parts = [f"the restart ({figure(speed.restart)} s)"]
-    if held > speed.restart:
-        parts = [f"the sessions of those that do not leave when they stop ({figure(held)} s)"]
+    if held:
+        parts.insert(0, f"the sessions of those that do not leave at a stop ({figure(held)} s)")
     if not kip848:
         if speed.first:
             parts.append(
