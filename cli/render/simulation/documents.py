@@ -176,19 +176,20 @@ def no_danger_text(run: Rehearsal) -> str:
 
 def cost_rows(run: Rehearsal) -> Iterator[tuple[str, str]]:
     """Yield (label, text) for the duration of the rehearsal and for its downtime."""
-    measures = run.measures
+    measures, left = run.measures, len(without_owner(run))
     longest = max(map(lasting, run.rebalances), default=0.0)
     rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
     rebalances += f", the longest {time_text(longest)}" if longest else ""
     yield "takes", f"{duration(measures.seconds)}, {rebalances}"
     if run.unit == "none":
         yield "downtime", "not modelled"
-    elif not measures.unowned and not without_owner(run):
+    elif not measures.unowned and not left:
         yield "downtime", f"none: every {run.unit} has an owner all the time"
     else:
+        most = f"at most {time_text(measures.longest)} for one {run.unit}"
         yield (
             "downtime",
-            f"at most {time_text(measures.longest)} for one {run.unit}; {measures.unowned:,.0f} "
+            f"{f'no end for {count(left, run.unit)}' if left else most}; {measures.unowned:,.0f} "
             f"{run.unit}-seconds in {count(measures.stopped, 'stop')}; "
             f"{count(measures.moved, 'move')}",
         )
