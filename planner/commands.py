@@ -23,8 +23,10 @@ READ_MORE: Final = "read more"
 """`NamedCommand.use` of a command that prints a rule's documentation."""
 ACCEPT: Final = "accept "
 """Start of `NamedCommand.use` in a command that records the user's answer to a rule."""
-# Option that states which client library a member runs.
+# Option that states which client library a member runs, and the start of `NamedCommand.use` in a
+# command that is to run only if a condition is true.
 ANSWER: Final = "--assume-family"
+IF: Final = "if "
 AGREED: Final = "the interruption is agreed"
 """Reason in a printed command that accepts a stop of the whole group."""
 _LOGIN: Final = {
@@ -50,7 +52,7 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
         It is to run only if that is the member's library. The answer is False for a command that
         merely repeats an --assume-family which the user has typed.
         """
-        return self.use.startswith("if ") and ANSWER in self.line
+        return self.use.startswith(IF) and ANSWER in self.line
 
     def renamed(self, old: str | None, new: str) -> Self:
         """Return the command with the file name `old` replaced by `new`."""

@@ -261,12 +261,13 @@ class GroupFacts:
 
     def _brings(self, key: str, assignor: str) -> Tri:
         said = family(key).starts_with(assignor)
-        held = any(assignor in self.names_held(f.member) for f in self.members if f.family == key)
-        if said is not Tri.CANNOT_TELL or held:
-            return said if said is not Tri.CANNOT_TELL else Tri.YES
+        if said is not Tri.CANNOT_TELL:
+            return said
+        if any(assignor in self.names_held(f.member) for f in self.members if f.family == key):
+            return Tri.YES
         # The application may bring it, if it is not the name of another library's assignor.
         foreign = assignor in assignors() and family("java").starts_with(assignor) is not Tri.YES
-        return Tri.NO if foreign else said
+        return Tri.NO if foreign else Tri.CANNOT_TELL
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
         """Return whether this name in the member's list is, or may be, that of a custom class."""

@@ -69,12 +69,14 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
                 "config.storage.topic": spec.get("configStorageTopic"),
             },
         }.get(str(resource.get("kind")), {})
-        for client in clients_in(
-            [flatten({**named, **mapping(spec.get("config"))}, source)] if named else [],
-            Environment(),
-            Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
-        ):
-            yield replace(client, replicas=number(str_or_none(spec.get("replicas"))))
+        if named:
+            found = clients_in(
+                [flatten({**named, **mapping(spec.get("config"))}, source)],
+                Environment(),
+                Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
+            )
+            replicas = number(str_or_none(spec.get("replicas")))
+            yield from (replace(client, replicas=replicas) for client in found)
     for key, (source, resource) in maps.items():
         if not key[0] and key not in used:
             yield from _loose_map(source, resource, notes)

@@ -338,8 +338,9 @@ def _stop_and_start(context: Context, number: int) -> Step:
     others = [facts for facts in context.members if facts not in stopped]
     left = len(others)
     read, effect = topics_left(stopped, others)
-    carried = f"the {left} that stay can carry {all_partitions(total)} for a while"
-    also = carried if total and read is Tri.YES else "" if read is Tri.YES else agreed(Risk.STOP)
+    also = f"the {left} that stay can carry {all_partitions(total)} for a while" if total else ""
+    if read is not Tri.YES:
+        also = agreed(Risk.STOP)
     holds = worst(context.supports(facts, context.target) for facts in others)
     elects = _elect_target(context, others)
     turned = elects and cooperative(context.target) is Tri.YES

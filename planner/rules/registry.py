@@ -27,7 +27,7 @@ from rebal.groups.commands import options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import Evidence, GroupSnapshot, GroupType, Tri
 from rebal.planner.clients import assume_family_value, cooperative, refuses_mixed
-from rebal.planner.commands import AGREED, ANSWER, NamedCommand
+from rebal.planner.commands import AGREED, ANSWER, IF, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kip848 import Answer
 from rebal.planner.plan import Finding, PathKind, Risk, Severity
@@ -439,7 +439,7 @@ def family_commands(context: Context, found: Sequence[Facts]) -> tuple[NamedComm
         elif stops and context.goal != CONSUMER and context.client is None:
             runs = f"an interruption is agreed and {runs}"
             words = (*words, "--ignore", Risk.STOP, "--reason", AGREED)
-        made.append(context.answering(f"if {runs} {key}", *words))
+        made.append(context.answering(f"{IF}{runs} {key}", *words))
     return tuple(made)
 
 

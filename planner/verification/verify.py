@@ -329,7 +329,7 @@ def _config(
     every = tuple(
         one
         for each in plan.steps
-        if each is step or each.target_list == step.target_list != ()
+        if each is step or (step.target_list and each.target_list == step.target_list)
         for one in each.config
     )
     own = tuple(one for one in every if None not in clients and one.family in clients)
