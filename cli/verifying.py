@@ -303,9 +303,9 @@ def reached(standing: Standing, until: Until | None) -> int:
 def blinded(standing: Standing, why: str, since: timedelta) -> Standing:
     """Return the last state `standing` of a roll-out, changed for a failed reading of the group.
 
-    The gate cannot be told, dangers and findings are removed, the advice is to restart nothing, and
-    the exit code is 4. Its time is that of `standing` plus `since`, the time since the last attempt
-    to read.
+    The gate is not verified, dangers and findings are removed, the advice is to restart nothing,
+    and the exit code is 4. Its time is that of `standing` plus `since`, the time since the last
+    attempt to read.
     """
     advice = wait("the group cannot be read; restart nothing until a look succeeds")
     return replace(

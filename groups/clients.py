@@ -117,7 +117,7 @@ class ClientAssignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Vendor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a vendor numbers its builds of Apache Kafka.
+    """A vendor's numbers for its builds of Apache Kafka, and the Kafka versions they stand for.
 
     The comment at the top of groups/data/vendors.yaml explains the fields.
     """

@@ -549,7 +549,7 @@ _EXCLUDED: Final[Mapping[Aim, tuple[Callable[[Context, Facts], Tri], str]]] = {
 
 
 def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
-    """Return answer → the members for which version or protocol rules out the change `aim`."""
+    """Return answer → members: whether their version or protocol rules out the change `aim`."""
     asked, _ = _EXCLUDED.get(aim, (None, ""))
     answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}

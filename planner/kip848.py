@@ -149,7 +149,7 @@ def _closed(context: Context, joins: Tri, *, up: bool) -> str:
     """Return a clause on what the brokers do while the migration policy forbids the change.
 
     The change is the online upgrade to KIP-848 (`up`) or the downgrade. `joins` is whether these
-    brokers admit a classic join to a KIP-848 group although the policy forbids the conversion.
+    brokers admit classic joins to a KIP-848 group that has members (`classic_joins`).
     """
     if up and context.group.type is not GroupType.CONSUMER:
         return (

@@ -315,10 +315,10 @@ def write_group_commits(
 
 
 def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write the wanted rows of files that lose other rows to new files; yield the task's report.
+    """Write files again, without the rows that are not wanted; yield the task's report.
 
     A file of which all rows are wanted stays as it is, unless its piece says `anew`. The report
-    names the files that are replaced.
+    names the new files and those that they replace.
     """
     writer = PartWriter(target)
     for kind, path, _, staying, anew in pieces:

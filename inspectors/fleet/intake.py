@@ -138,8 +138,9 @@ def _each_once(rows: DataFrame) -> DataFrame:
 def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
     """Check that at least a tenth of a source's records are records of `__consumer_offsets`.
 
-    `names` are the source's names for the error message. `ended` is the number of records by kind.
-    If an earlier scan was finished (`before`), fewer than 100 records pass unchecked, even none.
+    `names` are the source's names for the error message. `ended` has the number of its records by
+    kind. If an earlier scan was finished (`before`), a source of fewer than 100 records, or of
+    none, is not checked.
 
     Raises:
         DocumentError: there is no record, or fewer than a tenth are of a known kind and readable.
@@ -219,10 +220,11 @@ def _find_zone(
 ) -> int | None:
     """Return how far the logs' clock is ahead of UTC, in milliseconds.
 
-    It compares generations that both a log and a record date. The coordinator writes a generation's
-    record when it answers the leader's SYNC_GROUP, so the two times are one moment. `inspect` does
-    the same with one group's log (`groups.evidence.logs`). If no record shows it, or generations
-    differ, the result is `before`, as found by the previous scan (None: unknown).
+    For each generation that is in both, it compares the time of the leader's SYNC_GROUP in the logs
+    (`shares`) with the timestamp of the generation's record in the lake files `records`: the
+    coordinator does both at one moment. `inspect` does the same with one group's log
+    (`groups.evidence.logs`). If no generation is in both, or the differences do not agree, the
+    result is `before`, which the previous scan found (None: unknown).
     """
     if not records:
         return before
@@ -450,9 +452,10 @@ def _sizes(values: pa.Array) -> _Ints:
 
 
 def explain(writer: PartWriter, rows: pa.Table) -> None:
-    """Count the doubtful rows, and write a row of `errors` for each broken record.
+    """Count the doubtful `rows` (`sort_out`), and write a row of `errors` for each broken record.
 
-    Rows that are no records (a problem that begins with `SKIPPED`) are counted by their problem.
+    A row whose problem begins with `SKIPPED` is counted by its problem, and has no row of `errors`.
+    Every other row is a broken record.
     """
     skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
     for problem in rows["problem"].filter(skipped).to_pylist():

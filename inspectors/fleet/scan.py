@@ -253,7 +253,7 @@ def _carry_tasks(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> D
     """Return the reports of tasks that write earlier scans' files again.
 
     The tasks leave out the rows that this scan replaces and those of the groups `leaving` (ids),
-    and put small files together. Files without such rows stay as they are.
+    and put small files together. All other files stay as they are.
     """
     lake_scan = now.lake_scan
     shares: list[list[Piece]] = []

@@ -274,8 +274,8 @@ def heed_finding(look: Look) -> Advice | None:
 def plan_again(look: Look) -> Advice | None:
     """Return the advice that replaces a plan without steps whose goal is not reached; else None.
 
-    It is to make a new plan if `fresh` has steps or is done. Otherwise it is the advice of `fresh`;
-    while members are missing, to wait (None for the goals cooperative and eager: `start_missing`).
+    It is to make a new plan if `fresh` has steps or is done. Otherwise, while members are missing,
+    it is to wait, or None if `start_missing` advises on them. Else it is the advice of `fresh`.
     """
     fresh, context = look.fresh, look.context
     if fresh is None or look.open is None:

@@ -72,11 +72,11 @@ Known = Mapping[int, Mapping[str, Sequence[DataFile]]]
 
 
 class LakeScan:
-    """A scan in progress. `previous` is the finished scan that it continues from.
+    """A scan in progress. `previous` is the manifest of the finished scan that it continues from.
 
-    `found` are the cluster's scans that were finished when it began. With `full`, `previous` is
-    empty. `retain` is for how many seconds scans are kept (None: as long as the last scan says; if
-    there is none, only the last two scans are kept).
+    `found` are the cluster's scans that were finished when it began. With `full`, it continues from
+    none, and `previous` is `EMPTY_MANIFEST`. `retain` is for how many seconds scans are kept (None:
+    as long as the last scan says; if there is none, only the last two scans are kept).
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class LakeScan:
     def _files(self, report: TaskReport) -> dict[str, list[DataFile]]:
         """Return the files of this scan when it is finished, by table, with paths in the table.
 
-        They are the previous scan's files without those in `report.gone`, and the new files in
+        They are the previous scan's files without those in `report.replaced`, and the new files in
         `report.made`.
         """
         found: dict[str, list[DataFile]] = {table: [] for table in STORED}

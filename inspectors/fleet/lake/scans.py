@@ -243,7 +243,7 @@ def _rows(place: LakePlace, file: DataFile) -> tuple[ScanRow, ...]:
 def expired(rows: Sequence[ScanRow], retain: float | None, now: datetime) -> tuple[ScanRow, ...]:
     """Return the scans of `rows` (sorted by number) that are no longer kept.
 
-    They are the oldest scans, up to the first one that finished in the last `retain` seconds. The
+    They are the scans before the first one that finished in the `retain` seconds before `now`. The
     last `LEAST` scans are always kept. If `retain` is None, only these are kept.
     """
     old = rows[: max(0, len(rows) - LEAST)]

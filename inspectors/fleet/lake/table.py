@@ -130,9 +130,10 @@ class LakeTable:
     ) -> int | None:
         """Make `files` the cluster's only files in the table; return the version.
 
-        `number` is the number of the scan that commits (None: it is not a scan). The result is None
-        if a scan with this or a later number has committed to the table, if the cluster's files are
-        not `instead_of` any more (None: not compared), or if another commit has changed them again.
+        `number` is the number of the scan that commits (None: it is not a scan). If a scan of the
+        cluster with this or a later number has committed to the table, or if the cluster's files
+        are not `instead_of` any more (None: not compared), nothing is committed and the result is
+        None. It is None, too, if another commit has changed the cluster's files after this one.
 
         Raises:
             LakeError: the store does not let it happen.

@@ -81,7 +81,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
 
     @property
     def may_repeat(self) -> bool:
-        """Return whether a record may have come twice."""
+        """Return whether a record may have been read twice: `twice` is set or stretches overlap."""
         pairs = (pair for found in self.stretches.values() for pair in pairwise(sorted(found)))
         return self.twice or any(after[0] <= before[1] for before, after in pairs)
 

@@ -231,7 +231,10 @@ class ConsumerGroupRecords(Struct, array_like=True):
         )
 
     def _learn(self, target: TargetAssignment, rows: Rows) -> None:
-        """Note the name of assigned topic ids, if the group subscribes to one topic only."""
+        """Note the name of the unnamed topic ids in `target`.
+
+        It is known only if all members together subscribe to exactly one topic, by its name.
+        """
         unknown = [i for i, _ in target.partitions if rows.topic(i, self.learned) == i]
         if not unknown:
             return

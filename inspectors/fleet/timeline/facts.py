@@ -60,7 +60,7 @@ unpack_request: Final = Decoder(_Packed).decode
 
 
 def pack_request(one: Request) -> bytes:
-    """Return a request as msgpack, without its time, log position and assignment to one member."""
+    """Return a request as msgpack, without its time, its log position and its `assignment`."""
     return _encode(astuple(replace(one, at=None, local=False, log="", line=0, assignment=b"")))
 
 
@@ -332,8 +332,8 @@ class ListKey(NamedTuple):
 class ListRow(Struct, array_like=True):
     """A row of `assignor_lists` that is not written yet, because the list may be seen again.
 
-    `columns` are those that the first sighting shows. `at` and `last_at` are the first and the last
-    time.
+    `columns` are the columns that the first sighting of the list shows. `at` and `last_at` are the
+    times of its first and last sighting, and `times` is the number of its sightings.
     """
 
     columns: dict[str, str | int | None]
@@ -343,7 +343,10 @@ class ListRow(Struct, array_like=True):
     times: int = 0
 
     def again(self, at: int | None, generation: int | None) -> None:
-        """Note one more sighting of the list (or the first one), at `at`."""
+        """Count one sighting of the list, at the time `at` (None: not known).
+
+        Of the generations with which the list is seen, the row keeps the first one that is known.
+        """
         self.times += 1
         if at is not None:
             self.last_at = at if self.last_at is None else max(at, self.last_at)
@@ -354,7 +357,8 @@ class ListRow(Struct, array_like=True):
 class Lists(Struct, array_like=True):
     """The assignor lists seen in one group that are not yet written to the table.
 
-    `stored` is the newest record of a KIP-848 group's member: its id and its assignor list.
+    `stored` is the member id and the assignor list (None: it has none) of the newest member record
+    of a KIP-848 group.
     """
 
     seen: dict[ListKey, ListRow] = {}
@@ -368,14 +372,17 @@ class Lists(Struct, array_like=True):
         names: tuple[str, ...],
         replaced: str | None,
     ) -> None:
-        """Note a join that was answered with a member id."""
+        """Note the assignor list `names` of a join that was answered with a member id.
+
+        `replaced` is the id of the static member whose place the member takes (None: no one's).
+        """
         row = ListRow({**_request_columns(request), "replaced_member_id": replaced})
         self.seen.setdefault(ListKey(request.member_id, names), row).again(
             at, None if request.error else request.generation
         )
 
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
-        """Note a join that was rejected with INCONSISTENT_GROUP_PROTOCOL (error 23)."""
+        """Note the list `names` of a join rejected with INCONSISTENT_GROUP_PROTOCOL (error 23)."""
         self.seen.setdefault(
             ListKey(None, names, attrgetter(*_CLIENT)(request)), ListRow(_request_columns(request))
         ).again(at, None)
@@ -385,10 +392,10 @@ class Lists(Struct, array_like=True):
     ) -> tuple[str, ...] | None:
         """Note the assignor list in a member record of a KIP-848 group, and return it.
 
-        None: the record has no list, because the member speaks the consumer protocol. If a member
-        replaces a static one, a first record with the old member's list and a second one with its
-        own are written together: `again` is whether this record may be the second one, and then the
-        first list does not count.
+        The result is None if the record has no list, because the member speaks the consumer
+        protocol. A member that replaces a static one gets two records in one write: the first has
+        the old member's list, the second its own. `again` is whether this record may be such a
+        second one; then the sighting of the first record's list is removed.
         """
         listed = member.supported_protocols
         names = None if listed is None else tuple(one.name for one in listed)

@@ -99,7 +99,8 @@ class Options:
     `topic_names` maps topic ids to names, for KIP-848 records. A topic without a name appears by
     its id, unless the group's own records name it. `breaks` are, by partition, offsets after which
     records may be missing: the generations in such a gap are not known. `recorded` are the groups
-    that have records: what a log shows of such a group waits for them.
+    that have records. A generation of such a group that only a log shows is applied when the next
+    generation's record comes, or at the end of the input, and one of another group at its own time.
 
     `until` is a time in microseconds since 1970. A later row, or one without a time, gives open
     rows only and waits for the next scan, which may read rows from before it. `span` is the time
@@ -295,11 +296,11 @@ def _write_heartbeat_members(state: TimelineState, rows: Rows) -> None:
 def _write_members(
     state: TimelineState, rows: Rows, members: Mapping[str, LoggedMember], stay: bool = True
 ) -> None:
-    """Write rows of KIP-848 members seen in a log's heartbeats, from first epoch to last.
+    """Write a row for each of `members` that a log shows with KIP-848 heartbeats.
 
-    `stay` is whether members that have not left are still present. A heartbeat names the member,
-    its topics and its epoch, and the response the next epoch. Its assignment has topic ids and is
-    not kept.
+    The row covers the member's first to last epoch. `stay` is whether members that have not left
+    are still present. A heartbeat names the member, its topics and its epoch, and the response the
+    next epoch. The response's assignment is not used: it has topic ids and no names.
     """
     for member_id, logged in sorted(members.items()):
         if logged.first_epoch is None:

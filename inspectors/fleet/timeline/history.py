@@ -73,7 +73,7 @@ class LoggedChange(NamedTuple):
 
 
 class Tombstone(Struct, array_like=True):
-    """The tombstone of a group of this type: it was deleted, or this is half of its conversion.
+    """A tombstone of a group of this `type`: the group was deleted, or converted to the other type.
 
     `at` is the effective time, `own_at` the record's own timestamp.
     """
@@ -129,11 +129,12 @@ class TimelineState(Struct, kw_only=True, array_like=True):
     """The state of one group's timeline. Times are effective, in microseconds since 1970.
 
     `generation` is the newest completed generation, `members` are its members. `slipped` are
-    members that left when it was written again. `assigned` is its number of assigned partitions.
-    `withheld` are partitions that nobody owns until the next generation, by their last owner. `cut`
-    is whether records before the next one may be missing. `newest` is the newest offset of each
-    partition. `latest` is the latest timestamp of the group's records. `recorded` is whether the
-    group has records; if not, `logged` are log events to be applied at their own times.
+    members that left when this generation was written again. `assigned` is how many partitions it
+    assigned. `withheld` maps a member id to the partitions that the member was the last to own and
+    that nobody owns now. `cut` is whether records after this generation may be missing. `newest`
+    has the newest offset of the group's records, by partition, and `latest` is their latest
+    timestamp. `recorded` is whether the group has records; if not, `logged` are log events to be
+    applied at their own times.
     """
 
     schema: Literal[7] = SCHEMA
@@ -348,7 +349,7 @@ def write(
     left_reason: str | None = None,
     current: bool = False,
 ) -> None:
-    """Write a row of `members`: the member until the generation `last` (None: the present one)."""
+    """Write a row of `members` for `span`, up to the generation `last` (None: the present one)."""
     last = last or state.generation
     assert last is not None
     # the clock of the log's broker may be behind the records'
@@ -496,10 +497,10 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
 def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
     """Add rows for the generations below the number `until` that no record shows.
 
-    A generation that the request log shows as completed becomes the current one. A number that
-    was skipped is a failed rebalance: members joined, and no assignment came. If records may be
-    missing there, nothing is written for it. None: the input has ended; then no rebalance is
-    written as failed, because it may still be in progress.
+    A generation that the request log shows as completed becomes the present one. One of which it
+    shows only joins, or whose number the records skip, is a failed rebalance: no assignment came.
+    For a skipped number nothing is written if records may be missing there. If `until` is None, the
+    input or the incarnation has ended: all completed ones are added, but none as failed.
     """
     generations = state.facts.generations
     for number in sorted(generations):

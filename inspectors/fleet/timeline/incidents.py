@@ -94,7 +94,8 @@ class Streak(Struct, array_like=True):
 class Incidents(Struct, array_like=True):
     """The incidents of one group that are still in progress.
 
-    A restart with another assignor list that no rebalance has shown yet is a streak of one.
+    `streaks` also has one streak, of one event, for each restart of a static member with another
+    assignor list that no rebalance has followed yet.
     """
 
     streaks: dict[Key, Streak] = {}
@@ -115,7 +116,10 @@ class Incidents(Struct, array_like=True):
                 self._end(key, rows)
 
     def failed(self, at: int | None) -> None:
-        """Note that a rebalance began and failed: it counts for a storm that is in progress."""
+        """Note that a rebalance began and failed, at `at` (None: not known).
+
+        It counts as one more event of a storm that is in progress, but begins none.
+        """
         storm = self.streaks.get(_STORM)
         if storm is not None:
             storm.again(at or storm.last_at)
@@ -166,7 +170,7 @@ class Incidents(Struct, array_like=True):
         self._again(client, Streak(began, began, who), at, member.member_id, rows)
 
     def rejected(self, request: Request, names: tuple[str, ...], at: int, rows: Rows) -> None:
-        """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
+        """Note that a join with the assignors `names` got INCONSISTENT_GROUP_PROTOCOL."""
         client = request.client_id, request.instance_id, request.host
         who = request.instance_id or request.client_id
         new = Streak(at, at, f"{who} was rejected with [{', '.join(names)}]")
@@ -222,7 +226,8 @@ class Incidents(Struct, array_like=True):
     ) -> None:
         """Note a static member that restarted with another assignor list, without a rebalance.
 
-        `who` names it; `before` and `now` are its lists.
+        `who` is the name of the member in the incident's text. `before` and `now` are its assignor
+        lists before and after the restart.
         """
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
         self.streaks["hidden", str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})

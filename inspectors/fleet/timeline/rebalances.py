@@ -161,13 +161,13 @@ class Transition:
 
     `stayed` are the members of both, each as it was and as it is. `changed` are those of them whose
     subscription or assignment changed. `missing` are the members missing in `new`. `replaced` maps
-    the new id of a restarted static member to its old span. `joined` are the other new members,
-    `left` the other missing members. Members that `slipped` left when the old generation was
-    written again: if a KIP-848 group becomes classic, its first record has the old number and lacks
-    the last member that left.
+    the new id of a restarted static member to its old span. `joined` are the other new members.
+    `left` are the other missing members, and those in the argument `slipped`, which left when `old`
+    was written again: if a KIP-848 group becomes classic, its first record has the old number and
+    lacks the last member that left.
 
-    `logged` and `before` are what the log shows of `new` and of `old` (None: nothing), unless they
-    are the same generation.
+    `logged` is what the log shows of `new`, and `before` what it shows of `old` (None: nothing).
+    Both are None if `new` has the number of `old`.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Transition:
     def members_known(self) -> bool:
         """Return whether the members before and after the rebalance are known.
 
-        Before generation 1 there are none.
+        If `old` is None, those before are known only if `new` is generation 1: there were none.
         """
         return self.new.size is not None and (
             self.new.number == 1 if self.old is None else self.old.size is not None
@@ -228,9 +228,10 @@ class Transition:
 def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
     """Return how many partitions got another owner, and the partitions without an owner now.
 
-    `withheld` are the partitions that had no owner before the rebalance. It and the second result
-    are by the partitions' last owner. A restarted static member is no other owner. If an assignment
-    is not known, the results are None and an empty map.
+    `withheld` are the partitions that had no owner before the rebalance. Both maps have, by member
+    id, the partitions that the member was the last to own. A partition that a static member has
+    before and after its restart has the same owner. If an assignment is not known, the results are
+    None and an empty map.
     """
     pairs = [
         (member.member_id, span.member.assignment, member.assignment)
@@ -316,9 +317,9 @@ def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
 
 
 def _was_empty(of: Transition) -> bool:
-    """Return whether all members had left before the first join.
+    """Return whether the log shows that all members had left before the first join of a rebalance.
 
-    No log line shows an empty generation.
+    The group was empty then, but no log line shows an empty generation.
     """
     began, lefts = of.began, [of.facts.left.get(one.member_id) for one in of.missing]
     return (
@@ -358,7 +359,11 @@ def _logged(of: Transition) -> Cause | None:
 
 
 def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
-    """Return the cause that the two generations show without a log; None: cannot tell."""
+    """Return the cause that the two generations show without a log; None: cannot tell.
+
+    `added` is how many more partitions are assigned than before the rebalance, and `withheld` is
+    how many partitions had lost their owner before it and got no other.
+    """
     if of.left and of.joined:
         return "members joined and left"
     if of.left or of.joined:
@@ -445,9 +450,10 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
 
 
 def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple[bool, bool]:
-    """Return whether a member kept its partitions when it rejoined, and whether it revoked them.
+    """Return whether a member kept its partitions when it rejoined, and whether it revoked all.
 
-    If the join does not show it, the first answer is the last known one (`span.kept`), and the
+    Both follow from the owned partitions that its join named. If the join does not show whether the
+    member kept its partitions, the first item is `span.kept`, which earlier joins showed, and the
     second is False.
     """
     sent, before = member.subscription, span.member
@@ -460,10 +466,10 @@ def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple
 
 
 def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:
-    """Return whether a static member restarted with topics other than those of its assignment.
+    """Return whether a static member restarted and does not subscribe to all assigned topics.
 
-    The process before it had closed its partitions. The new one got the assignment without a
-    rebalance, dropped it because it does not subscribe to all its topics, and rejoined at once.
+    Its old process had closed the partitions. The new process got the same assignment without a
+    rebalance, dropped it, and rejoined at once: so its rejoin stops no partition.
     """
     old, had, topics = of.old, span.member.assignment.partitions, member.subscription.topics
     joined, longest = span.joined_at or 0, member.rebalance_timeout_ms or 0
@@ -478,8 +484,8 @@ def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
     """Return how many partitions a new member revoked late, after exceeding max.poll.interval.ms.
 
     Java clients before 2.4 revoke them at the next poll and join with a new member id. Later
-    versions call them lost (KIP-429), which counts 0. None: no log shows whether it was that or a
-    restart.
+    versions call them lost (KIP-429), which counts 0. The result is None if the number is not
+    known, or if the member may as well be a restarted process, because no log shows which it is.
     """
     facts, gone = of.facts, [one.member for one in of.missing]
     logged = facts.members.get(member.member_id, UNKNOWN_MEMBER)
@@ -498,9 +504,10 @@ def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
 
 
 def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
-    """Return how many partitions a COOPERATIVE member stopped: those it has no longer.
+    """Return how many partitions a COOPERATIVE member stopped: those in `had` but not in `given`.
 
-    None: the protocol is another one, or an assignment is not known.
+    These are its assignments before and after the rebalance. The result is None if `protocol` is
+    another one, or an assignment is not known.
     """
     if protocol is not _COOPERATIVE or -1 in (had.count, given.count):
         return None

@@ -39,7 +39,7 @@ _AWAY: Final = -2
 def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
     """Apply the line `request` to the group's facts.
 
-    A line without a time (`at` is None) shows assignor lists only.
+    A line without a time (`at` is None) is used only if it is a join (`_join`).
     """
     if state.facts.since is None:
         state.facts.since = at
@@ -69,8 +69,8 @@ def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> 
 def says_nothing_new(state: TimelineState, request: Request) -> bool:
     """Return whether this is a heartbeat of a known KIP-848 member that changed nothing.
 
-    Each task keeps only the first of these heartbeats in its part of a log, so their times must not
-    be used.
+    The lake has only some of these heartbeats, for each task stores only the first one in its part
+    of a log. So the caller ignores them: else the tables would depend on how logs are split.
     """
     known = state.facts.members.get(request.member_id, UNKNOWN_MEMBER).last_epoch
     return request.api == CONSUMER_HEARTBEAT and is_steady(request) and known == request.generation
