@@ -229,7 +229,7 @@ class FaultRule(FaultSet, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The document version_faults.yaml."""
+    """The document version_faults.yaml: known bugs of client and broker versions."""
 
     how_to_find_out: dict[str, str]
     conditions: dict[str, str]
@@ -238,7 +238,7 @@ class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def sets(self) -> tuple[FaultSet, ...]:
-        """The faults of each rule: the rules defined as data, then those written in Python."""
+        """The bugs that each rule reports: the rules defined as data, then those in Python."""
         return (*self.rules, *self.others)
 
 

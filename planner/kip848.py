@@ -51,9 +51,9 @@ def allows(answers: Iterable[Answer]) -> Tri:
 
 
 def needed(answers: Sequence[Answer], first: str = "") -> str:
-    """Return one text: the clause `first`, then the reasons of the conditions not proven to hold.
+    """Return one text: the clause `first`, then each answer's reason that does not allow the path.
 
-    If `first` is empty and every condition holds, the text has the reasons of all conditions.
+    If `first` is empty and every answer allows it, the text has the reasons of all answers.
     """
     left = [answer.why for answer in answers if answer.allows is not Tri.YES]
     return "; ".join(filter(None, [first, *left])) or "; ".join(one.why for one in answers)

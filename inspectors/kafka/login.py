@@ -23,7 +23,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._timeout = timeout
 
     def token(self) -> str:
-        """Return the token's text."""
+        """Return the text of an OAuth token, requested anew or still valid."""
         return token_of(self._oauth, self._timeout).value
 
     def extensions(self) -> dict[str, str]:

@@ -377,13 +377,13 @@ def _remedy(
     barred: Advice,
     by_lists: Sequence[Admission],
 ) -> Advice:
-    """Return the action to take before `barred`, advice to start members that is not admitted.
+    """Return the action to take before `barred`, a start of members that would be rejected now.
 
-    It is to restart one of `others` that lacks all of `assignors` with the longer list `wide`. If
-    there is none: to cause a rebalance, or first to probe, if `barred` would be admitted after it;
-    else to add evidence or to make a new plan. `by_lists` are the coordinator's predicted answers
-    to the same start (one for each member tried) if it held every member's whole list. The group is
-    Stable.
+    It is to restart one of `others` that has none of `assignors` with the longer list `wide`. If
+    there is none, and the start would be admitted after a rebalance: to probe or to cause the
+    rebalance. Else to add evidence or to make a new plan. `by_lists` are the coordinator's
+    predicted answers to the start (one for each member tried) once it holds every member's whole
+    list, as after a rebalance. The group is Stable.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if client_accepts(context, f, wide) is Tri.YES]

@@ -169,7 +169,10 @@ class Start(Record, frozen=True, kw_only=True):
 
 
 def start_of(file: str, library: Library) -> Start:
-    """Return the start of a consumer of which only the library is known, named in `file`."""
+    """Return the start of a consumer that sets nothing, whose library `file` names.
+
+    `file` is a dependency file. The list is the default list of the library.
+    """
     declared = Declared(where=file, evidence=Evidence(source=Source.ASSUMED, detail=file))
     return Start(file=file, declared=declared, library=library, configured=False)
 
@@ -533,10 +536,11 @@ def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
 
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:
-    """Return the starts that a consumer runs before, in the middle of, and after its change.
+    """Return the stages of a consumer's change, each with the starts that its processes run then.
 
-    In the middle, members of both starts run; a static member is one process, so it runs the
-    earlier start until the end. A consumer that does not change has one stage.
+    The stages are the earlier start, both starts beside each other, and the later one. A static
+    member is one process, so it runs the earlier start in the middle stage too. A consumer that
+    does not change has one stage.
     """
     one = () if pair.ran is None else (pair.ran,)
     two = () if pair.gone else (pair.start,)

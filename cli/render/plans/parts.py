@@ -100,7 +100,7 @@ def headline(plan: Plan) -> str:
 
 
 def is_over(plan: Plan, step: Step) -> bool:
-    """Return whether the step comes before the plan's next step; False if no step is next."""
+    """Return whether the step comes before the plan's next step; False if the plan has none."""
     return plan.next_step is not None and step.id < plan.next_step
 
 

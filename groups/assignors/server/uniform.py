@@ -160,10 +160,10 @@ def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bo
 
 
 def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bool:
-    """Return whether another order of these members would change which of them get one more.
+    """Return whether another order of the members would change which get one partition more.
 
-    The arguments are those of `_one_more`. More than five members are not tried: the result is
-    True.
+    The arguments are those of `_one_more`. Orders of more than five members are too many to try:
+    they may decide, so the result is True.
     """
     if len(sizes) > _TRIED:
         return True

@@ -502,8 +502,8 @@ def _error(rows: Rows, record: TimelineRow, error: str) -> None:
 def _ended(at: int, value: kinds.GroupMetadata, members: Named) -> int:
     """Return when the rebalance of a group's first record ended.
 
-    The record may be a later rewrite. Then the group state's timestamp is long before the record's,
-    for a static member's restart keeps it. In that case the state's timestamp is returned,
+    `at` is the record's time. The record may be a later rewrite, as of a static member's restart,
+    which keeps the group state's timestamp. If that timestamp is long before `at`, it is returned,
     otherwise `at`.
     """
     stamp = (value.state_timestamp_ms or -1) * MILLI

@@ -497,10 +497,11 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
 def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
     """Add rows for the generations below the number `until` that no record shows.
 
-    A generation that the request log shows as completed becomes the present one. One of which it
-    shows only joins, or whose number the records skip, is a failed rebalance: no assignment came.
-    For a skipped number nothing is written if records may be missing there. If `until` is None, the
-    input or the incarnation has ended: all completed ones are added, but none as failed.
+    If the request log shows that a generation was completed, it becomes the group's present one. If
+    the log shows only joins of it, or the offsets topic's records skip its number, it is a failed
+    rebalance: no assignment came. For a skipped number nothing is written if records may be missing
+    there. `until` is None at the end of the input or of the group's incarnation: then the completed
+    generations are added whatever their number, and none as failed.
     """
     generations = state.facts.generations
     for number in sorted(generations):
