@@ -287,13 +287,10 @@ class FleetGroup(Record, frozen=True, kw_only=True):
     def downtime_per_hour(self) -> float | None:
         """Downtime in partition-seconds per hour; an unknown rebalance length is assumed.
 
-        None if the rebalances per hour, or the partitions that each stops, are not known.
+        None if the partitions that a rebalance stopped, or the length of the history, are not
+        known.
         """
-        pauses = pauses_of(self.history)
-        seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
-        if pauses.per_hour is None or pauses.stopped is None:
-            return None
-        return pauses.stopped * seconds * pauses.per_hour
+        return pauses_of(self.history).downtime
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -482,17 +479,28 @@ def hurts(kind: str) -> bool:
 
 
 def pauses_of(history: GroupHistory) -> Pauses:
-    """Return the group's measured rebalances: number per hour, and averages per rebalance.
+    """Return the downtime of the group's observed rebalances.
 
-    The averages are its length and the numbers of partitions that stop and that change owner.
+    A rebalance of unknown length counts with the average length, or with an assumed one if no
+    length is known.
     """
-    metrics = history.metrics
-    average = metrics["rebalance-latency-avg"]
+    average = history.metrics["rebalance-latency-avg"]
+    usual = Speed().rebalance * 1000 if average is None else average
+    since, until = history.observed_from, history.observed_until
+    seen = [
+        (one.stopped, one.moved or 0, usual if one.latency_ms is None else one.latency_ms)
+        for one in history.rebalances
+        if not one.failed and one.members != 0 and one.at != since
+    ]
+    known = [(stopped, moved, length) for stopped, moved, length in seen if stopped is not None]
+    if since is None or until is None or until <= since or len(known) < len(seen):
+        return Pauses()
+    # Milliseconds per hour of microseconds.
+    scale = 3.6e6 / (until - since)
     return Pauses(
-        per_hour=metrics["rebalance-rate-per-hour"],
-        seconds=None if average is None else average / 1000,
-        stopped=history.stopped,
-        moved=history.moved,
+        downtime=scale * sum(stopped * length for stopped, _, length in known),
+        avoidable=scale * sum(max(0, stopped - moved) * length for stopped, moved, length in known),
+        is_assumed=average is None,
     )
 
 

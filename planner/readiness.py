@@ -34,16 +34,15 @@ from rebal.planner.verdict import gating
 
 
 class Pauses(Record, frozen=True, kw_only=True):
-    """The rebalances that were observed in one group: their number per hour and average seconds.
+    """The observed downtime of one group's rebalances, in partition-seconds per hour.
 
-    `stopped` and `moved` are the average number of partitions per rebalance that stop, and that
-    change owner. A value that was not observed is None.
+    `avoidable` is the part on partitions that stopped but did not change owner. Both are None if
+    not known. `is_assumed` is True if the length of no rebalance was observed.
     """
 
-    per_hour: float | None = None
-    seconds: float | None = None
-    stopped: float | None = None
-    moved: float | None = None
+    downtime: float | None = None
+    avoidable: float | None = None
+    is_assumed: bool = False
 
 
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -143,7 +142,7 @@ def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness
         under_way=plan.next_step is not None and any(step.done for step in plan.steps),
         outlay=outlay,
         saves=saves,
-        assumed=saves is not None and pauses.seconds is None,
+        assumed=saves is not None and pauses.is_assumed,
         pays_back=outlay.partition_seconds / saves if outlay and saves else None,
         work=_work(plan) if outlay and outlay.estimated else 0,
     )
@@ -241,7 +240,4 @@ def _saves(plan: Plan, pauses: Pauses) -> float | None:
     None if it is not known, or if the group runs COOPERATIVE already or needs no change.
     """
     none_left = plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE
-    if none_left or pauses.per_hour is None or pauses.stopped is None:
-        return None
-    seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
-    return round(max(0.0, pauses.stopped - (pauses.moved or 0.0)) * seconds * pauses.per_hour, 2)
+    return None if none_left or pauses.avoidable is None else round(pauses.avoidable, 2)

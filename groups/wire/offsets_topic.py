@@ -24,6 +24,8 @@ OFFSET_COMMITS: Final = (0, 1)
 GROUP_METADATA: Final = 2
 CONSUMER_GROUP_METADATA: Final = 3
 CONSUMER_GROUP_MEMBER_METADATA: Final = 5
+OF_GROUPS: Final = (GROUP_METADATA, CONSUMER_GROUP_METADATA, 11, 17)
+"""The kinds whose tombstone deletes a group: classic, consumer, share and streams groups."""
 
 KINDS: Final = {
     0: "LEGACY_OFFSET_COMMIT",

@@ -398,14 +398,25 @@ def _groups(keys: pa.ChunkedArray) -> pa.Array:
 def _note_extent(report: TaskReport, rows: pa.Table, latest: int) -> None:
     """Add the offsets and the first and last record time of `rows` to the task's report.
 
-    Times after `latest` are ignored, unless all are (`runs.span_of`).
+    An offset that is missing alone counts as read, as does one before the first of `rows`: it is a
+    transaction's marker. Times after `latest` are ignored, unless all are (`runs.span_of`).
     """
+    places = rows.select(["partition", "offset"]).sort_by(
+        [("partition", "ascending"), ("offset", "ascending")]
+    )
+    after, before = places.slice(1), places.slice(0, max(0, places.num_rows - 1))
+    alone = pc.and_(
+        pc.equal(pc.subtract(after["offset"], before["offset"]), 2),
+        pc.equal(after["partition"], before["partition"]),
+    )
+    for number in after["partition"].filter(alone).to_pylist():
+        report.offsets[number] += 1
     read = rows.group_by("partition", use_threads=False)
     asked = [("offset", what) for what in ("min", "max", "count", "count_distinct")]
     for one in read.aggregate(asked).to_pylist():
         if one["partition"] is not None and one["offset_max"] is not None:
             report.add_offsets(one["partition"], one["offset_min"], one["offset_max"])
-            report.offsets[one["partition"]] += one["offset_count"]
+            report.offsets[one["partition"]] += one["offset_count"] + 1
             report.twice |= one["offset_count_distinct"] < one["offset_count"]
     report.widen_span(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))
 

@@ -314,7 +314,7 @@ def _breaks(lake_scan: LakeScan, totals: TaskReport) -> dict[int, tuple[int, ...
     """Return, by partition, the offsets after which records are missing, from all scans so far.
 
     Such an offset is the last one of a scan. The next scan to read the partition got fewer records
-    than there are offsets from there to its own last one.
+    and markers of transactions than there are offsets from there to its own last one.
     """
     before, last = lake_scan.previous, totals.last
     found = {

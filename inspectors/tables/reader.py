@@ -29,6 +29,7 @@ from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
+from rebal.inspectors.fleet.timeline.facts import TOPIC
 from rebal.inspectors.fleet.timeline.rebalances import is_slow
 
 if TYPE_CHECKING:
@@ -325,9 +326,10 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     `metrics` maps Kafka's metric name → value (None: not known). `observed_from` and
     `observed_until` bound the time that the scan's sources cover together, so a group without
     recent records is shown as of the end of the scan too. If no source has a time, they are the
-    group's own first and last time. Rates are per hour of that time.
+    group's own first and last time. Rates are per hour of that time. If the log cleaner has left
+    only the newest rebalances of the group, `observed_from` is the first of them, which is then not
+    counted in the rates.
 
-    `stopped` and `moved` are partitions per completed rebalance, on average (None: not known).
     `gone` maps each member id that is no longer in the group → when it was last in the group.
     `down` are members that timed out and neither rejoined nor were replaced (instance id, else
     client id).
@@ -348,8 +350,6 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     rebalances: tuple[RebalanceRow, ...] = ()
     lists: tuple[ListSeen, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    stopped: float | None = None
-    moved: float | None = None
     gone: Mapping[str, int] = {}
     down: tuple[str, ...] = ()
 
@@ -412,17 +412,18 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
         group_id = row["group_id"]
         since, until = observed_span(tables.manifest, row["first_seen"], row["last_seen"])
         seen = sorted(rebalances[group_id], key=lambda one: (one.at or 0, one.generation or 0))
-        done = [one for one in seen if not one.failed]
+        first = next((one for one in seen if not one.failed), None)
+        is_cut = first is not None and first.evidence == TOPIC and first.joined is None
+        if is_cut and first is not None:
+            since = max(since or 0, first.at or 0) or None
         made[group_id] = GroupHistory(
             **facts,
             observed_from=since,
             observed_until=until,
-            metrics=_metrics(row, since, until),
+            metrics=_metrics(row, since, until, is_cut=is_cut),
             rebalances=tuple(seen),
             lists=tuple(sorted(lists[group_id], key=lambda one: one.at or 0)),
             incidents=tuple(sorted(happened[group_id], key=lambda one: one.started_at or 0)),
-            stopped=_average([one.stopped for one in done]),
-            moved=_average([one.moved for one in done]),
             gone=_last_present(runs[group_id]),
             down=_down(runs[group_id], facts["members"] or 0, facts["incarnation"], seen),
         )
@@ -441,13 +442,13 @@ def observed_span(
 
 
 def _metrics(
-    row: Mapping[str, Any], since: int | None, until: int | None
+    row: Mapping[str, Any], since: int | None, until: int | None, *, is_cut: bool
 ) -> dict[str, float | int | None]:
     hours = 0 if since is None or until is None else (until - since) / _HOUR
     last = row["last_rebalance_at"]
     return {
         "rebalance-total": row["rebalance_total"],
-        "rebalance-rate-per-hour": _rate(row["rebalance_total"], hours),
+        "rebalance-rate-per-hour": _rate(row["rebalance_total"], hours, is_cut),
         "rebalance-latency-avg": row["rebalance_latency_avg_ms"],
         "rebalance-latency-max": row["rebalance_latency_max_ms"],
         "rebalance-latency-total": row["rebalance_latency_total_ms"],
@@ -457,8 +458,8 @@ def _metrics(
     }
 
 
-def _rate(count: int | None, hours: float) -> float | None:
-    return count / hours if count is not None and hours > 0 else None
+def _rate(count: int | None, hours: float, left_out: int = 0) -> float | None:
+    return (count - left_out) / hours if count is not None and hours > 0 else None
 
 
 def _client(run: Row) -> tuple[int | None, str | None, str | None]:
@@ -487,41 +488,39 @@ def _down(
 
     The ids are instance id, client id and member id, in this order. A timed-out member is not
     missing if a later one with its instance or client id replaces it; each later member replaces
-    one at most, because all processes may have one client id. Nor is it missing if the group now
-    has at least as many members (`members`) as in the last generation of the timed-out one.
+    one at most, because all processes may have one client id, and first one that left by itself.
+    Nor is it missing if the group now has at least as many members (`members`) as in the last
+    generation of the timed-out one.
     """
-    lost = [
-        run
-        for run in runs
-        if run["incarnation"] == incarnation
-        and (
+    ends = [
+        (
             run["left_reason"] in ("session expired", "did not rejoin in time")
-            or is_slow(run["left_reason"])
+            or is_slow(run["left_reason"]),
+            run["last_generation"] or 0,
+            run,
         )
+        for run in runs
+        if run["incarnation"] == incarnation and run["left_at"] is not None
     ]
-    if not lost:
-        return ()
     here = {run["member_id"] for run in runs if run["current"]}
     counts = {one.generation: one.members for one in rebalances if one.incarnation == incarnation}
     arrivals: dict[str, Row] = {}
     for run in sorted(runs, key=lambda one: one["first_generation"] or 0):
         arrivals.setdefault(run["member_id"], run)
     found = []
-    for run in sorted(lost, key=lambda one: one["last_generation"] or 0):
+    for timed_out, last, run in sorted(ends, key=itemgetter(0, 1)):
         later = (
             one["member_id"]
             for one in arrivals.values()
-            if _client(one) == _client(run)
-            and (one["first_generation"] or 0) > (run["last_generation"] or 0)
+            if _client(one) == _client(run) and (one["first_generation"] or 0) > last
         )
         successor = next(later, None)
         if successor is not None:
             del arrivals[successor]
-        elif run["member_id"] not in here and members < (counts.get(run["last_generation"]) or inf):
+        elif (
+            timed_out
+            and run["member_id"] not in here
+            and members < (counts.get(run["last_generation"]) or inf)
+        ):
             found.append(run["instance_id"] or run["client_id"] or run["member_id"])
     return tuple(dict.fromkeys(found))
-
-
-def _average(counts: list[int | None]) -> float | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) / len(known) if known else None

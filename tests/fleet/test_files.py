@@ -209,6 +209,15 @@ def test_overlapping_offset_ranges_of_a_partition_are_reported_as_possible_dupli
     }
 
 
+@pytest.mark.parametrize(("step", "whole"), [(1, True), (2, True), (3, False)])
+def test_offsets_that_are_missing_alone_are_markers_of_transactions_not_lost_records(
+    tmp_path: Path, step: int, whole: bool
+) -> None:
+    places = [(number, offset) for offset in range(0, 60, step) for number in (1, 2)]
+    found = reported(take_in(batches_of(places, 1000), target_in(tmp_path), iter, 0))
+    assert [found.offsets[number] > found.last[number] for number in (1, 2)] == [whole] * 2
+
+
 def row(group: int, at: int | None, offset: int | None, size: int = 10) -> Row:
     time = None if at is None else START + at * SECOND
     if offset is not None:

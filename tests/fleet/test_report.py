@@ -344,6 +344,18 @@ def test_a_group_is_not_held_for_a_timed_out_member_that_was_replaced(
     assert reported(tmp_path, rows).held == ()
 
 
+def test_rates_begin_at_the_first_rebalance_that_the_log_cleaner_has_left(tmp_path: Path) -> None:
+    rows = fleet(4)
+    mine = [row for row in rows["rebalances"] if row["group_id"] == NAME]
+    mine[0] |= {"joined": None, "evidence": "offsets topic"}
+    found = reported(tmp_path / "0", rows)
+    hours = (AT - mine[0]["ended_at"]) / timedelta(hours=1)
+    assert found.history.metrics["rebalance-rate-per-hour"] == (len(mine) - 1) / hours
+    assert found.downtime_per_hour
+    mine[1]["stopped"] = None
+    assert reported(tmp_path / "1", rows).downtime_per_hour is None
+
+
 def test_one_new_process_replaces_only_one_timed_out_member_per_client_id(tmp_path: Path) -> None:
     """All processes have one client id; two timed out, one rejoined."""
     rows = fleet(4)
@@ -354,4 +366,7 @@ def test_one_new_process_replaces_only_one_timed_out_member_per_client_id(tmp_pa
     lost = member_out(rows, "session expired", fewer=1)
     mine[0] |= {key: lost[key] for key in ("current", "left_at", "left_reason", "last_generation")}
     back(rows, lost)
-    assert reported(tmp_path, rows).held == ("app timed out and has not rejoined",)
+    for number, reason in enumerate(("session expired", "the consumer is being closed")):
+        mine[0]["left_reason"] = reason
+        found = reported(tmp_path / str(number), rows)
+        assert found.held == ("app timed out and has not rejoined",)

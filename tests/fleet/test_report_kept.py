@@ -178,7 +178,7 @@ HOUR = 3_600_000_000
 DAY = 24.0
 
 
-FACTS: dict[str, Any] = dict.fromkeys(GroupHistory.__struct_fields__[:-7])
+FACTS: dict[str, Any] = dict.fromkeys(GroupHistory.__struct_fields__[:-5])
 
 
 @dataclass

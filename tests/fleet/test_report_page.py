@@ -129,18 +129,21 @@ def test_an_assignor_list_is_coloured_by_its_rebalance_protocols() -> None:
 
 
 def test_the_timeline_chart_folds_unchanged_clients_and_keeps_changed_ones() -> None:
-    def seen(client: str, *names: str, at: int = 0) -> ListSeen:
-        row = {"group_id": "g", "at": at, "last_at": at, "member_id": "m", "client_id": client}
+    def seen(client: str, *names: str, at: int = 0, member: str = "m") -> ListSeen:
+        row = {"group_id": "g", "at": at, "last_at": at, "member_id": member, "client_id": client}
         row |= {"host": "h", "assignors": names, "refused": False, "times": 1}
         return ListSeen(**dict.fromkeys(ListSeen._fields) | row)
 
     lists = [seen(f"client-{n:03}", "range") for n in range(40)]
     lists.append(seen("client-030", "cooperative-sticky", at=5))
-    lanes, folded = lanes_of(lists)
+    lanes, folded = lanes_of(lists, ())
     assert len(lanes) == MOST_LANES
     assert lanes[0].label == "client-030"
     assert folded == "and 28 more clients, all [range] at the end"
-    assert lanes_of(lists[:3])[1] == ""
+    assert lanes_of(lists[:3], ())[1] == ""
+    same = [seen("app", "range", member=name, at=at) for at, name in enumerate("abc")]
+    assert [len(lane.lists) for lane in lanes_of(same, ())[0]] == [1, 1, 1], "one client id"
+    assert [len(lane.lists) for lane in lanes_of(same, "ab")[0]] == [3], "one process, restarted"
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,18 @@ def test_share_and_streams_groups_are_named_by_their_type(kind: int, name: str) 
         name, None, None, None,
     )  # fmt: skip
     assert made["errors"] == []
+    story.put(2, kind, None)
+    assert facts(only(tables(story.rows)["groups"]), "type", "state") == (name, "Dead")
+
+
+def test_a_streams_program_that_left_the_classic_protocol_is_not_a_deleted_group() -> None:
+    story = Story()
+    story.generation(0, 1, [M("a", (0,))], "stream")
+    story.generation(1, 2, [])
+    story.tombstone(2)
+    story.put(2, 17, b"\0\0\0\0\0\x01\0")
+    now = facts(only(tables(story.rows)["groups"]), "type", "state", "members", "deleted_at")
+    assert now == ("streams", None, None, None)
 
 
 def test_an_unreadable_record_is_reported_and_later_records_are_processed() -> None:
@@ -232,6 +244,7 @@ def test_a_member_that_owns_no_partition_in_many_generations_is_an_incident() ->
         story.generation(number * 60, number, [M("a", (0, 1)), M("idle"), M(f"c{number}", (2,))])
     incident = only(tables(story.rows)["incidents"])
     assert facts(incident, "kind", "members", "count") == ("owns nothing", ["idle"], 4)
+    assert incident["ended_at"] is None, "it still owns nothing"
 
 
 OLD = {"software_name": None, "software_version": None, "rebalance_timeout_ms": 9_000}

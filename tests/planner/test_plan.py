@@ -234,7 +234,7 @@ def test_change_between_eager_assignors_takes_two_bounces_and_no_cut_over(family
     assert (half.path, half.next_step, half.exit_code) == ("two_bounces", 2, 0)
 
 
-EVERY_MINUTE = Pauses(per_hour=60, seconds=2.0, stopped=12, moved=2)
+EVERY_MINUTE = Pauses(downtime=1440.0, avoidable=1200.0)
 
 
 def ready_of(
@@ -248,11 +248,8 @@ def ready_of(
     ("pauses", "saves", "assumed"),
     [
         (Pauses(), None, False),
-        (Pauses(per_hour=60), None, False),
-        (Pauses(stopped=12), None, False),
-        (Pauses(per_hour=60, stopped=12), 12 * 3.0 * 60, True),
-        (Pauses(per_hour=60, seconds=1, stopped=2, moved=9), 0, False),
-        (Pauses(per_hour=0, seconds=1, stopped=2), 0, False),
+        (Pauses(downtime=36.0, avoidable=30.0, is_assumed=True), 30.0, True),
+        (Pauses(downtime=36.0, avoidable=0.0), 0, False),
     ],
 )
 def test_savings_of_an_upgrade_are_unknown_if_no_rebalances_were_observed(
@@ -325,7 +322,7 @@ def test_fleet_order_puts_ready_groups_first_then_unproven_blocked_and_done_ones
     done = ready_of("a-done", [["cooperative-sticky"]] * 2, elected="cooperative-sticky")
     native = {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
     blocked = readiness(plan([native], group_id="b-blocked"), EVERY_MINUTE)
-    slow = ready_of("c-slow", [["range"]] * 3, Pauses(per_hour=1, seconds=2, stopped=12))
+    slow = ready_of("c-slow", [["range"]] * 3, Pauses(downtime=24.0, avoidable=24.0))
     unseen = ready_of("d-unseen", [["range"]] * 3, Pauses())
     soon = ready_of("e-soon", [["range"]] * 3)
     begun = ready_of("f-begun", [BOTH, ["range"], ["range"]], Pauses())

@@ -6,7 +6,8 @@ shown by colour alone. `group.html` draws these shapes as SVG; only the page's s
 them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -32,7 +33,13 @@ _TICKS: Final = 6
 _CHAR: Final = 6.6
 
 
-_BARS_SAY: Final = {"eager": "stopped partitions", "coop": "stopped none", "failed": "failed"}
+_BARS_SAY: Final = {
+    "eager": "stopped partitions",
+    "coop": "stopped none",
+    "other": "whose stopped partitions are not known",
+    "failed": "failed",
+}
+_KINDS: Final = {None: "other", 0: "coop"}
 _SORTS: Final = {
     frozenset({Tri.YES}): "coop",
     frozenset({Tri.NO}): "eager",
@@ -105,7 +112,7 @@ class DrawnTimeline:
                 continue
             latency = one.latency_ms
             height = _BARS if latency is None else 6 + (latency / longest) * (_BARS - 6)
-            kind = "failed" if one.failed else "eager" if one.stopped else "coop"
+            kind = "failed" if one.failed else _KINDS.get(one.stopped, "eager")
             bars.setdefault(kind, []).append(f"M{self._x(one.at):.1f} {14 + _BARS}v{-height:.0f}")
         self.outlines = [
             (kind, "".join(drawn), f"{len(drawn)} {_BARS_SAY[kind]}")
@@ -114,7 +121,7 @@ class DrawnTimeline:
 
     def _lines(self, history: GroupHistory) -> Iterator[Line]:
         yield Line("runs", list(self._elected(history.rebalances)))
-        shown, folded = lanes_of(history.lists)
+        shown, folded = lanes_of(history.lists, history.gone)
         for lane in shown:
             yield Line(_cut(lane.label, _LEFT - 8), list(self._lists(lane, history.gone)))
         if folded:
@@ -197,20 +204,24 @@ def kind_of(names: tuple[str, ...]) -> str:
     return _SORTS.get(frozenset(map(cooperative, names)), "other")
 
 
-def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
+def lanes_of(lists: Sequence[ListSeen], gone: Collection[str]) -> tuple[list[Lane], str]:
     """Return the lanes to draw, and a line of text on the clients that get none.
 
-    A lane shows one client's assignor lists over time. At most `MOST_LANES` are drawn, those with
-    the most different lists first. The text is empty if every client has a lane.
+    A lane shows one client's assignor lists over time, or one member's if several members that are
+    present have its client id; `gone` are the ids of those that are not. At most `MOST_LANES` are
+    drawn, those with the most different lists first. The text is empty if every client has a lane.
     """
-    by_client: dict[str, list[ListSeen]] = {}
-    for one in lists:
-        if not one.refused:
-            client = one.instance_id or one.client_id or one.member_id or ""
-            by_client.setdefault(client, []).append(one)
+    seen = [one for one in lists if not one.refused]
+    here = {(one.client_id, one.member_id) for one in seen if one.member_id not in gone}
+    shared = Counter(client for client, _ in here)
+    by_client: dict[tuple[str, str | None], list[ListSeen]] = {}
+    for one in seen:
+        client = one.instance_id or one.client_id or one.member_id or ""
+        many = one.instance_id is None and shared[one.client_id] > 1
+        by_client.setdefault((client, one.member_id if many else None), []).append(one)
     lanes = [
         Lane(label, tuple(sorted(found, key=lambda one: one.at or 0)))
-        for label, found in by_client.items()
+        for (label, _), found in by_client.items()
     ]
     lanes.sort(key=lambda lane: (-len({one.assignors for one in lane.lists}), lane.label))
     left = lanes[MOST_LANES:]

@@ -195,8 +195,9 @@ def age_text(report: FleetReport, now: datetime) -> str:
             said += ", from which rates an hour are extrapolated"
     if report.manifest.breaks:
         said += (
-            f"; of {count(len(report.manifest.breaks), 'partition')} the log cleaner removed "
-            "records between two scans, and the rebalances in them are not known"
+            f"; of {count(len(report.manifest.breaks), 'partition')} records between two scans are "
+            "missing, as after the log cleaner: their rebalances are not known, and groups and "
+            "members that went away then still show (a scan with --full reads all anew)"
         )
     if report.unread:
         said += (

@@ -35,9 +35,10 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     counts the lines of request logs by kind (`requests.RequestLines`).
 
     `stretches` are, by partition, the first and the last offset of each ascending stretch that was
-    read. `twice` is set if an offset came twice in one batch. `offsets` is how many offsets were
-    read, by partition. `span` is the first and last time of the rows (microseconds since 1970).
-    `topics` maps topic ids to names. `news` are serialized batches of `increments.NEWS`.
+    read. `twice` is set if an offset came twice in one batch. `offsets` is how many offsets
+    were read, or may be markers of transactions, by partition. `span` is the first and last time of
+    the rows (microseconds since 1970). `topics` maps topic ids to names. `news` are serialized
+    batches of `increments.NEWS`.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)

@@ -60,6 +60,7 @@ _Line = tuple[int | None, int | None, bytes | None]
 _OFTEN: Final = 1024
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
+_NOT_DECODED: Final = (GroupType.SHARE, GroupType.STREAMS)
 # More rebalances than these at once have no record and no leader's line: none will come.
 _MOST_LOGGED: Final = 64
 
@@ -340,7 +341,7 @@ def _decode(record: TimelineRow) -> tuple[kinds.Key, Any]:
     if value is not None and key.version == kinds.GROUP_METADATA:
         return key, read_value(value)
     if value is None or key.version not in kinds.DECODERS:
-        return key, None
+        return key, value if kinds.group_type(key.version) in _NOT_DECODED else None
     return key, kinds.decode_consumer_group_record(key.version, value)
 
 
@@ -351,21 +352,23 @@ def _apply(
     if state.dying is not None and value is not None:
         if state.type is kind or (
             state.type is not GroupType.UNKNOWN
-            and not _is_conversion(state, state.dying, record, key, value)
+            and (kind in _NOT_DECODED or not _is_conversion(state, state.dying, record, key, value))
         ):
             _end_deleted(state, rows, state.dying)
         state.dying = None
-    if kind in (GroupType.SHARE, GroupType.STREAMS):
-        state.type = kind
+    if value is None and key.version in kinds.OF_GROUPS:
+        # of a deleted group the log cleaner leaves no more
+        dies = state.type in (kind, GroupType.UNKNOWN)
+        state.dying = Tombstone(record.at, record.own_at, kind) if dies else None
+        return
+    if kind in _NOT_DECODED:
+        if value is not None:
+            history.revive(state, rows, record.at)
+            state.type, state.deleted_at = kind, None
         return
     if value is not None and key.version == kinds.GROUP_METADATA:
         _became(state, rows, GroupType.CLASSIC, record.at)
         _classic(state, rows, record, *value)
-        return
-    if value is None and key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA):
-        # of a deleted group the log cleaner leaves no more
-        dies = state.type in (kind, GroupType.UNKNOWN)
-        state.dying = Tombstone(record.at, record.own_at, kind) if dies else None
         return
     if value is not None:
         state.has_member_records = True

@@ -196,6 +196,14 @@ def decode(data: bytes, group_id: str) -> TimelineState:
 _MOST_SKIPPED: Final = 100
 
 
+def revive(state: TimelineState, rows: Rows, at: int) -> None:
+    """Begin the group's next incarnation at `at`, if the present one was ended by a deletion."""
+    if state.ended:
+        state.ended = False
+        state.incarnation += 1
+        incidents.add(rows, "recreated", at, f"incarnation {state.incarnation}")
+
+
 def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -> None:
     """Make `new` the group's present generation, and write the rows that this change gives.
 
@@ -205,10 +213,7 @@ def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -
     """
     if state.generation is not None and new.number < state.generation.number:
         end(state, rows, None, None, state.generation.completed)
-    if state.ended:
-        state.ended = False
-        state.incarnation += 1
-        incidents.add(rows, "recreated", new.ended, f"incarnation {state.incarnation}")
+    revive(state, rows, new.ended)
     catch_up(state, rows, new.number)
     state.cut = False
     old = state.generation
@@ -302,7 +307,7 @@ def finish(state: TimelineState, rows: Rows) -> int | None:
     _leave_at_last(state, rows)
     count = len(state.members)
     _close(state, rows, None, None, current=True)
-    state.incidents.finish(rows)
+    state.incidents.finish(rows, ended=state.ended)
     known = state.generation is not None and state.generation.size is not None
     return 0 if state.ended else count if known else None
 

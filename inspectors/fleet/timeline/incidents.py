@@ -232,10 +232,13 @@ class Incidents(Struct, array_like=True):
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
         self.streaks["hidden", str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
 
-    def finish(self, rows: Rows) -> None:
-        """Write the incidents that still go on, because the input has ended."""
+    def finish(self, rows: Rows, *, ended: bool) -> None:
+        """Write the incidents that still go on, because the input has ended.
+
+        In a deleted group (`ended`) none goes on.
+        """
         for key in sorted(self.streaks, key=repr):
-            self._end(key, rows, lasts=key[0] == "hidden")
+            self._end(key, rows, lasts=not ended and key[0] in ("hidden", "empty"))
 
 
 def add(rows: Rows, kind: Kind, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
