@@ -211,7 +211,7 @@ def _check_members(snapshot: GroupSnapshot) -> None:
 def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
     if member.subscription is not None:
         return member.subscription.topics
-    if member.subscribed_topics:
+    if member.subscribed_topics and not member.subscribed_regex:
         return member.subscribed_topics
     why, pattern = member.subscription_error, member.subscribed_regex
     raise _cannot_simulate(

@@ -9,6 +9,7 @@ from rebal.cli.output import render
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.assignors import NAMES, Assignment, Spec, assign
 from rebal.groups.assignors.server import server_assignor
+from rebal.groups.assignors.spec import PartitionRule
 from rebal.groups.compact import Partitions
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
@@ -37,11 +38,11 @@ def flat(partitions: object) -> dict[str, str]:
     return {topic: str(numbers) for topic, numbers in partitions.items()}
 
 
-ASSUMED = ["order of the snapshot", "ghost", "redacted", "librdkafka", "KAFKA-12464"]
+ASSUMED = ["order of the snapshot", "ghost", "redacted", "librdkafka", "KAFKA-16277"]
 STREAMS = AssignorList(knowledge=Knowledge.EXACT, list=("stream",))
 MOVES = {"orders": "4-5"}
 UNEVEN = group(member("a", orders="0-5"), member("b", orders="6-7"))
-OLD = group(replace(member("a"), software=Software(family="java", version="2.8.2")))
+OLD = group(replace(member("a"), software=Software(family="java", version="3.6.2")))
 
 
 def test_cooperative_sticky_keeps_what_it_can_in_two_rounds() -> None:
@@ -82,12 +83,12 @@ def test_each_topic_has_its_balance_over_its_subscribers() -> None:
             "range",
             ["order of the snapshot", "librdkafka"],
         ),
-        (OLD, "sticky", ["order of the snapshot", "KAFKA-12464"]),
+        (OLD, "sticky", ["order of the snapshot", "KAFKA-16277"]),
         (OLD, "range", ["order of the snapshot"]),
     ],
     ids=[
         *("any", "an unknown topic", "redacted, range", "redacted, sticky", "another client"),
-        *("sticky before Java 3.0", "range before Java 3.0"),
+        *("sticky before Java 3.7.1", "range before Java 3.7.1"),
     ],
 )
 def test_an_assumption_is_named_where_it_matters(
@@ -109,7 +110,14 @@ def test_an_assumption_is_named_where_it_matters(
         (group(replace(member("a"), subscription=None)), "of member a-id is not in the snapshot"),
         (group(replace(member("a"), subscription=None, subscription_error="Cut.")), r"\(Cut\)"),
         (
-            group(replace(member("a"), subscription=None, subscribed_regex="ord.*")),
+            group(
+                replace(
+                    member("a"),
+                    subscription=None,
+                    subscribed_topics=("x",),
+                    subscribed_regex="ord.*",
+                )
+            ),
             r"is the pattern ord\.\*, and the broker does not say",
         ),
         (group(member("a", "ghost", ghost="0-3")), "member a-id owns partitions of ghost"),
@@ -198,9 +206,8 @@ def test_a_static_member_that_restarts_moves_nothing() -> None:
     snapshot = group(
         replace(member("a", orders="0-3"), instance_id="pod-1"), member("b", orders="4-7")
     )
-    made = simulate(snapshot, "cooperative-sticky", Changes(restart_members=("pod-1",)))
-    assert (made.moved, made.cooperative_stops, made.what_if) == (0, 0, ())
-    assert any("static" in one and "moves nothing" in one for one in made.assumes)
+    with pytest.raises(WhatIfError, match=r"pod-1 is static: .* moves nothing: leave --restart"):
+        simulate(snapshot, "cooperative-sticky", Changes(restart_members=("pod-1",)))
 
 
 def test_added_partitions_and_a_new_topic_are_assigned_without_moving_others() -> None:
@@ -238,7 +245,7 @@ def test_a_new_topic_goes_to_those_who_wait_for_it() -> None:
 
 
 def test_added_members_take_what_they_subscribe_to() -> None:
-    changes = Changes(add_members=1, add_member_topics=("payments",))
+    changes = Changes(add_members=1, add_member_topics=("payments", "payments"))
     made = simulate(EVEN, "range", changes)
     assert sizes(made) == {"a": 4, "b": 4, "new-1": 4}
     assert made.started == 4
@@ -278,6 +285,21 @@ def test_impossible_what_if_is_reported_in_one_sentence(changes: Changes, senten
     assert sentence in str(caught.value)
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
+
+
+def test_added_members_need_topics_if_most_members_have_none() -> None:
+    nobody = replace(member("a"), subscription=Subscription(version=3))
+    with pytest.raises(WhatIfError, match="name the added ones' with --topics"):
+        simulate(group(nobody, member("b")), "range", Changes(add_members=1))
+
+
+def test_a_partition_that_the_real_leader_gives_to_two_members_is_named() -> None:
+    topics = tuple(Topic(name=name, partitions=2) for name in ("orders", "payments"))
+    stale = member("b", "payments", payments="0-2")
+    snapshot = group(member("a", "orders", orders="0-1"), stale, topics=topics)
+    changes = Changes(add_members=1, add_member_topics=("orders",))
+    made = simulate(snapshot, "cooperative-sticky", changes)
+    assert [one.rule for one in made.violations] == [PartitionRule.TWICE]
 
 
 def test_a_name_that_two_members_share_is_asked_back() -> None:

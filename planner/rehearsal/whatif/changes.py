@@ -116,10 +116,11 @@ def _client_side(snapshot: GroupSnapshot, choice: Choice) -> list[str]:
             f"the leader is a Java client; one of {', '.join(others)} may choose other partitions"
         )
     software = [member.software for member in snapshot.members if member.software is not None]
-    old = {one.version for one in software if one.family == "java" and older(one, "3.0") is Tri.YES}
+    java = [one for one in software if one.family == "java"]
+    old = {one.version or one.version_range for one in java if older(one, "3.7.1") is Tri.YES}
     if "sticky" in choice.name and old and not choice.custom:
         made.append(
-            "the leader is a Java client of 3.0 or later (KAFKA-12464); one of "
+            "the leader is a Java client of 3.7.1 or later (KAFKA-16277); one of "
             f"{', '.join(sorted(map(str, old)))} may choose other partitions"
         )
     return made
@@ -278,8 +279,12 @@ class Course(NamedTuple):
     notes: tuple[str, ...]
 
 
-def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
+def course(
+    snapshot: GroupSnapshot, spec: Spec, changes: Changes, *, server_side: bool = False
+) -> Course:
     """Return the steps of `changes`, in the order: topics, restarts one by one, leaves, joins.
+
+    `server_side` is True if the coordinator assigns (KIP-848).
 
     Raises:
         WhatIfError: a member, topic or rack does not exist, changes contradict each other, or no
@@ -299,27 +304,26 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     if changes.add_partitions or changes.add_topics:
         steps.append(_topics_step(spec, changes, everybody, notes))
     removed = tuple(dict.fromkeys(map(find, changes.remove_members)))
-    for name in changes.restart_members:
-        member_id = find(name)
+    for member_id in dict.fromkeys(map(find, changes.restart_members)):
+        name = find.labels[member_id]
         if member_id in removed:
             raise WhatIfError(f"{name} cannot both be removed and restarted.")
-        label = find.labels[member_id]
         if by_id[member_id].instance_id:
             notes.append(
-                f"{label} is static: when it is back within its session timeout, its restart makes "
+                f"{name} is static: when it is back within its session timeout, its restart makes "
                 "nobody rebalance and moves nothing"
             )
             continue
         back = f"{member_id}-back"
         steps += [
-            ChangeStep(f"{label} stops", _without(member_id)),
+            ChangeStep(f"{name} stops", _without(member_id)),
             ChangeStep(
-                f"{label} is back", _back(by_id[member_id], back, everybody), {back: member_id}
+                f"{name} is back", _back(by_id[member_id], back, everybody), {back: member_id}
             ),
         ]
         notes.append(
-            f"{label} rejoins with a made-up member id: where ties are broken by member id, "
-            "other, equally good partitions may move"
+            f"{name} rejoins with a made-up member id: by the real one, which decides ties and "
+            "the order of range and roundrobin, other partitions may move, and more or fewer"
         )
     if removed:
         if len(removed) == len(spec.members) and not added:
@@ -331,9 +335,11 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             )
         )
     if added:
-        steps.append(_join_step(spec, changes, added, everybody, notes))
+        steps.append(_join_step(spec, changes, added, everybody, notes, server_side=server_side))
     if changes.add_member_topics and not added:
         raise WhatIfError("--topics says what added members subscribe to: add --add-member N.")
+    if changes.restart_members and not steps:
+        raise WhatIfError(f"{'; '.join(notes)}: leave --restart-member out.")
     return Course(spec, tuple(steps) or (ChangeStep("", lambda spec: spec),), added, tuple(notes))
 
 
@@ -445,16 +451,25 @@ def _join_step(
     added: Mapping[str, str],
     everybody: Sequence[str],
     notes: list[str],
+    *,
+    server_side: bool,
 ) -> ChangeStep:
     # The first among equals.
     ((usual, _),) = Counter(member.topics for member in spec.members).most_common(1)
-    topics = changes.add_member_topics or (*usual, *everybody)
+    topics = tuple(dict.fromkeys(changes.add_member_topics or (*usual, *everybody)))
+    if not topics:
+        raise WhatIfError("most members subscribe to no topic: name the added ones' with --topics.")
     for name in topics:
         if name not in spec.partitions and name not in changes.add_topics:
             raise WhatIfError(
                 f"--topics {name}: the snapshot has no such topic; there are "
                 f"{_listed(sorted(spec.partitions))}."
             )
+    if changes.add_members > 1 and server_side:
+        notes.append(
+            "the added members join before the coordinator computes a target; one after another "
+            "they make it move some partitions twice"
+        )
     if not changes.add_member_topics and len({m.topics for m in spec.members}) > 1:
         notes.append(f"added members subscribe to what most members do: {_listed(topics)}")
     fresh = tuple(

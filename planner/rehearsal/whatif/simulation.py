@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.assignors.server import Undecided
-from rebal.groups.assignors.spec import Violation, violations
+from rebal.groups.assignors.spec import PartitionRule, Violation, violations
 from rebal.groups.clients import worker_list
 from rebal.groups.model import (
     AssignorList,
@@ -93,7 +93,8 @@ class Walk:
     owners at the start and now. `stops` counts the partitions that stop, `eager_stops` those that
     would stop if each step were one EAGER rebalance. `settled` is False if the group did not come
     to rest after the last step. `again` counts the partitions that one more rebalance would take
-    from their owners. `violations` has one case of each rule that a custom assignor breaks.
+    from their owners. `violations` has one case of each rule that a custom assignor breaks, or of
+    a partition with two owners.
     """
 
     def __init__(
@@ -146,10 +147,13 @@ class Walk:
         """Rebalance once, and return whether members must join again."""
         choice = self._choice
         sent, result = self.group.rebalance()
-        if choice.custom:
-            for one in violations(sent, result, cooperative=choice.cooperative):
-                self.violations.setdefault(one.rule, one)
         after = self._state(sent, result)
+        # Of Kafka's own assignors only a partition with two owners is told: they take claims as
+        # they are, of a topic that was made anew with fewer partitions too.
+        if choice.custom or after.total < sum(map(len, result.values())):
+            for one in violations(sent, result, cooperative=choice.cooperative):
+                if choice.custom or one.rule is PartitionRule.TWICE:
+                    self.violations.setdefault(one.rule, one)
         made = self._round(why, after)
         self.rounds.append(made)
         self.stops += made.revoked
@@ -329,7 +333,7 @@ def simulate(
     """
     choice = find_assignor(assignor, snapshot, custom or {})
     spec, first = start_of(snapshot, server_side=choice.server_side)
-    plan = course(snapshot, spec, changes or Changes())
+    plan = course(snapshot, spec, changes or Changes(), server_side=choice.server_side)
     numbers = _numbers(spec, plan)
     begin = partial(Walk, plan.start, first, numbers, choice, most_rounds=most_rounds)
     made, failure = _apply_steps(plan, begin)
