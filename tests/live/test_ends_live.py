@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.kafka.broker import Administration, Broker
 from tests.kafka.cluster import Cluster
@@ -195,38 +196,11 @@ def test_every_path_finishes_on_every_broker_with_any_one_kind_of_evidence(
     ends(carry_out(path, [right], broker))
 
 
-LOG, CLIENT, PROBE = "request log", "client logs", "probe"
-# A path, what goes wrong after so many actions, and the evidence that is given.
-ACCIDENTS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
-    ("Java [range]", "rejected client", 2, (LOG,)),
-    ("Java [range]", "client left", 3, (CLIENT, PROBE)),
-    ("Java [range]", "failover", 4, (LOG, PROBE)),
-    ("Java [range]", "reload", 4, (PROBE,)),
-    ("Java [range]", "wrong list", 4, (CLIENT,)),
-    ("Java [range]", "early", 1, (LOG,)),
-    ("versions", "wrong list", 6, (LOG, PROBE)),
-    ("versions", "reload", 1, (CLIENT, PROBE)),
-    ("versions", "early", 2, (CLIENT,)),
-    ("static members", "member dies", 4, (LOG,)),
-    ("static members", "failover", 5, (CLIENT, PROBE)),
-    ("static members", "early", 1, (LOG, PROBE)),
-    ("one bounce", "client left", 2, (LOG,)),
-    ("one bounce", "rejected client", 1, (CLIENT, PROBE)),
-    ("one bounce, static", "member dies", 2, (LOG, PROBE)),
-    ("downgrade", "wrong list", 4, (LOG,)),
-    ("downgrade", "failover", 4, (CLIENT, PROBE)),
-    ("downgrade", "early", 1, (CLIENT,)),
-    ("downgrade", "client left", 2, (PROBE,)),
-    ("downgrade, static", "member dies", 3, (LOG,)),
-    ("Java and franz-go", "reload", 4, (LOG,)),
-    ("Java and franz-go", "rejected client", 5, (LOG, PROBE)),
-    ("kafka-python cut-over", "reload", 0, (LOG, PROBE)),
-    ("Streams", "failover", 1, (LOG,)),
-    ("Connect", "failover", 1, (LOG,)),
-    ("to consumer", "failover", 2, (LOG,)),
-    ("to consumer", "client left", 1, (CLIENT, PROBE)),
-    ("from consumer", "reload", 2, (LOG,)),
-)
+_DATA = Path(__file__).parents[1] / "data"
+ACCIDENTS = [
+    (path, accident, after, tuple(evidence))
+    for path, accident, after, evidence in yaml.safe_load((_DATA / "accidents.yaml").read_text())
+]
 
 
 def ends_in_spite(

@@ -116,8 +116,7 @@ CASES = {
     "java 3.9.1 cooperative": Case(two("java-3.9.1", (COOP,)), "COOPERATIVE", COOP),
     "java 3.9.1 static": Case(
         (One("java-3.9.1", ("range",), "pod-0"), One("java-3.9.1", ("range",), "pod-1")),
-        "EAGER",
-        "range",
+        "EAGER", "range",
     ),
     "java 4.1.1 in bounce 2": Case(
         (One("java-4.1.1", (COOP, "range")), One("java-4.1.1", (COOP,))), "mixed", COOP
@@ -125,33 +124,26 @@ CASES = {
     "newest java mixed": Case(two(NEWEST, (COOP, "range")), "EAGER", COOP),
     "a forgotten java 2.3.1": Case(
         (
-            One("java-2.3.1", ("range",)),
-            One("java-2.8.2", (COOP, "range")),
-            One("java-3.9.1", (COOP, "range")),
-            One("java-4.1.1"),
+            One("java-2.3.1", ("range",)), One("java-2.8.2", (COOP, "range")),
+            One("java-3.9.1", (COOP, "range")), One("java-4.1.1"),
         ),
-        "EAGER",
-        "range",
+        "EAGER", "range",
     ),
     "librdkafka default": Case(two("confluent-kafka"), "EAGER", "range"),
     "librdkafka cooperative": Case(two("confluent-kafka", (COOP,)), "COOPERATIVE", COOP),
     "kafka-python default": Case(two("kafka-python"), "EAGER", "range"),
     "kafka-python cooperative": Case(two("kafka-python", (COOP,)), "COOPERATIVE", COOP),
-}
+}  # fmt: skip
 NEXT_PROTOCOL = {
     "KIP-848": Case(
         (One("java-4.1.1", protocol="consumer"), One("confluent-kafka", protocol="consumer")),
-        "COOPERATIVE",
-        None,
-        "consumer",
+        "COOPERATIVE", None, "consumer",
     ),
     "KIP-848 with a classic member": Case(
         (One("java-4.1.1", (COOP,)), One("java-4.1.1", protocol="consumer")),
-        "COOPERATIVE",
-        None,
-        "consumer",
+        "COOPERATIVE", None, "consumer",
     ),
-}
+}  # fmt: skip
 
 
 class Group(Rolling):

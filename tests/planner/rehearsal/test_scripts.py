@@ -1,8 +1,10 @@
 """Ready scripts, script files and parameters: what they make of a group."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from rebal.groups.durations import seconds_of, share_of
@@ -180,32 +182,7 @@ def test_every_other_script_event_is_parsed_and_runs(text: str, do: Deed) -> Non
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [
-        ("  - kill: m9\n", "events[0].kill: no member is called m9 (line 3)."),
-        ("  - kill: x*\n", "events[0].kill: no member matches x* (line 3)."),
-        ("  - wait: 1m\n  - at: 1m\n", "events[1]: nothing happens here: add one of restart, "),
-        ("  - {kill: m0, stop: m1}\n", "events[0]: stop and kill are 2 events: write an item for"),
-        ("  - {kill: m0, for: 1m}\n", "events[0].for: kill has no `for`; it belongs to busy, fre"),
-        ("  - busy: m0\n", "events[0]: busy needs `for`, such as `for: 2m` (line 3)."),
-        ("  - subscribe: m0\n", "events[0]: subscribe needs `topics` (line"),
-        ("  - {at: 1m, after: 1s, kill: m0}\n", "events[0].after: at and after exclude each othe"),
-        ("  - {at: 2m, kill: m0}\n  - {at: 1m, kill: m1}\n", "events[1].at: 60 s is earlier than "),
-        ("  - {at: soon, kill: m0}\n", "events[0].at: expected a duration such as 90s, 30m"),
-        ("  - {wait: 900h}\n", "events[0].wait: 900h is longer than 7 days (line 3)."),
-        ("  - {restart: m0, assignors: [rang]}\n", "events[0].assignors: there is no assignor ra"),
-        ("  - {restart: m0, protocol: new}\n", "events[0].protocol: expected classic or consumer"),
-        ("  - {restart: m0, fails-in: revoke}\n", "events[0].fails-in: expected revoked, assigned"),
-        ("  - {restart: m0, batch: -1}\n", "events[0].batch: expected a number of members, or 0"),
-        ("  - coordinator: dies\n", "events[0].coordinator: the one thing that it does is: moves"),
-        ("  - {start: m1, like: m0}\n", "events[0].start: m1 is in the group already: leave out "),
-        ("  - partitions: {orders: 3}\n", "events[0].partitions.orders: orders has 12 partition"),
-        ("  - delete-topic: order\n", "events[0].delete-topic: the group reads no topic order ("),
-        ("  - step: 1\n", "events[0].step: a step needs its plan: name the PLAN too (line 3)."),
-        ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
-        ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),
-        ("  - partitions: {}\n", "events[0].partitions: names nothing that changes (line 3)."),
-        ("  - partitions: {orders: 1000001}\n", "events[0].partitions.orders: expected at most 1"),
-    ],
+    yaml.safe_load((Path(__file__).parents[2] / "data/wrong_events.yaml").read_text()),
 )
 def test_a_wrong_event_is_one_sentence_with_its_line(text: str, says: str) -> None:
     assert str(error(text)).startswith(f"x.yaml: {says}")
