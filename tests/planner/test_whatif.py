@@ -327,6 +327,7 @@ def test_a_kip848_group_is_simulated_from_its_targets() -> None:
     made = simulate(snapshot, "uniform")
     assert (made.moved, made.stays) == (0, 8)
     assert not any("moved to KIP-848" in one for one in made.assumes)
+    assert any("though some still move" in one for one in made.assumes)
 
 
 def test_leader_computation_time_is_estimated_for_large_mixed_subscriptions_only() -> None:

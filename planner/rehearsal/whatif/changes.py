@@ -139,6 +139,10 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) 
         made.append(
             "the group has moved to KIP-848 (group.protocol=consumer) with what its members own now"
         )
+    if any(one.target_assignment not in (None, one.assignment) for one in snapshot.members):
+        made.append(
+            "members own by now what the coordinator's target gives them, though some still move"
+        )
     # The other one gives each topic out by itself.
     if choice.name == "uniform" and any(topic.topic_id is None for topic in snapshot.topics):
         made.append(
