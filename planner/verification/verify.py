@@ -371,9 +371,12 @@ def confirm(
                 wanted and standing.gate is not Tri.YES and not (members and names),
                 f"name the members and the list that they run: --member NAME --list {wanted}.",
             ),
-            (given and not wanted, "no assignor list is confirmed in this step: leave --list out."),
             (
-                given and given != wanted,
+                given and not wanted and any(one.by_hand for one in chosen),
+                "no assignor list is confirmed in this step: leave --list out.",
+            ),
+            (
+                given and wanted and given != wanted,
                 f"--list {given} is not the list of this step: a member has completed it with "
                 f"{wanted} alone.",
             ),

@@ -190,7 +190,7 @@ def test_confirmation_must_name_members_of_the_group_and_the_list_of_the_step(
 def test_first_bounce_accepts_no_confirmation_of_an_assignor_list(plan: Plan) -> None:
     story = Story(plan)
     seen = look(1, pods(2, declared=MIXED))
-    with pytest.raises(NothingToConfirmError, match="no assignor list is confirmed in this step"):
+    with pytest.raises(AnsweredError, match="nothing is confirmed: app-0: "):
         word(story, seen, "app-0", names=MIXED, step=1)
 
 
