@@ -232,9 +232,9 @@ class Connection:
         plan: Path | None = None,
         left: Path | None = None,
     ) -> Given:
-        """Return the `Given` that printed commands repeat: these options without secrets, and more.
+        """Return the options that printed commands repeat: these, without secrets, and more.
 
-        Each argument becomes the field of `Given` with the same name.
+        Each argument adds the options of the field of `Given` with the same name.
         """
         beside = Path.cwd() if plan is None else Path(os.path.realpath(plan)).parent
         folder = os.path.relpath(Path.cwd(), beside)

@@ -149,9 +149,9 @@ class EvidenceFiles:
 
 @dataclass(frozen=True)
 class GroupSource:
-    """The source of the group that the options name, and the evidence to add to it.
+    """Where a command reads its one group from, and the evidence that it adds to that group.
 
-    `group` is read live or from a scan, `snapshot` from a file.
+    Either `group` is an id, and the group is read live or from a scan, or `snapshot` is a file.
     """
 
     group: str | None = None

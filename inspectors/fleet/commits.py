@@ -194,10 +194,10 @@ def name_topics(parts: pa.Table, writer: PartWriter) -> None:
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
-    """Merge tables of `COMMIT_PARTS` into one row for each group and topic partition.
+    """Merge tables with the columns `COMMIT_PARTS` into one row for each group and partition.
 
-    The result has the columns `COMMIT_PARTS` and is sorted. Records whose key cannot be decoded are
-    merged if their keys are equal.
+    A row has the newest value and the counts of all records. The result has the same columns and is
+    sorted. Records whose key cannot be decoded are merged if their keys are equal.
     """
     whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
     partitions = pc.binary_join_element_wise(

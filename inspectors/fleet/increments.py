@@ -315,9 +315,9 @@ def write_group_commits(
 
 
 def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write files again, without the rows that are not wanted; yield the task's report.
+    """Write files of the lake again with the rows that their pieces keep; yield the task's report.
 
-    A file of which all rows are wanted stays as it is, unless its piece says `anew`. The report
+    A file of which all rows are kept stays as it is, unless its piece has `anew`. The report
     names the new files and those that they replace.
     """
     writer = PartWriter(target)

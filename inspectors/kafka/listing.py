@@ -78,8 +78,8 @@ def list_groups(
     """Return group id → coordinator of each matching group, and the failures to list groups.
 
     `pattern` must match the whole group id (None: every group). A failure concerns a broker that
-    did not list its groups, or groups without a coordinator. The brokers list only groups that the
-    user may describe.
+    did not list its groups, or group ids whose coordinator is not known. The brokers list only
+    groups that the user may describe.
 
     Raises:
         SelectionError: no group matches, and `needed` is True.

@@ -66,7 +66,9 @@ _INSTANCE: Final = (
 
 
 def _kgo(name: str, field: str, value: str) -> str:
-    """Return the pattern of the field `name` in a franz-go log line, as a group named `field`.
+    """Return the pattern of the key `name` with a value that `value` matches, in a franz-go line.
+
+    The pattern's group `field` is the value.
 
     It matches the layouts of franz-go's own logger and of slog (text and JSON).
     """

@@ -258,7 +258,8 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
 def classic_joins(cluster: Cluster) -> Tri:
     """Return whether these brokers admit classic joins to a KIP-848 group that has members.
 
-    GroupMetadataManager.throwIfClassicMemberCannotJoinConsumerGroup (KAFKA-20640).
+    With the policy `disabled`, brokers with KAFKA-20640 reject all of them
+    (GroupMetadataManager.throwIfClassicMemberCannotJoinConsumerGroup).
     """
     said = cluster.settings.get(POLICY)
     rejects = fault("KAFKA-20640").in_broker(cluster.version)

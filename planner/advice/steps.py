@@ -412,10 +412,10 @@ def _remedy(
 
 
 def _or_not_loaded(context: Context, made: Advice) -> Advice:
-    """Return `made`, if possible with an alternative: to state that no coordinator load happened.
+    """Return `made`, with an option by which the operator states that no coordinator load happened.
 
-    The statement covers the time since the newest join that the logs show. It is offered only if
-    the join time of every member is known and a member was restarted.
+    The statement is on the time since the newest join that the logs show. It is added only if the
+    join time of every member is known and a member was restarted.
     """
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:

@@ -334,10 +334,10 @@ def _protocol_change_answers(world: GroupWorld, live: GroupSnapshot | None) -> I
 
 
 def _extra_answers(pair: Pair) -> list[Admission]:
-    """Return an answer besides the coordinator's, if the change has another risk; else nothing.
+    """Return the first risk of a changed configuration that the coordinator does not answer.
 
-    The risks are another group id, and a new group.instance.id that is doubtful: no file shows the
-    number of processes, or it is a pod's name that changes at each restart.
+    That is none or one of: another group id; a new group.instance.id if no file shows the number of
+    processes; a new one that is a pod's name, which changes at each restart.
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload

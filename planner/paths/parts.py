@@ -325,11 +325,11 @@ def follows_vote(facts: Facts) -> bool:
 
 
 def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) -> Iterator[str]:
-    """Yield the instructions for restarting `rest` one by one.
+    """Yield sentences on how to restart the members `rest` of a step, one by one.
 
     `by_lists` is True if the assignor is elected by the members' lists. If so, and if all static
-    members can return within their sessions, the text says that their restarts cause a rebalance
-    only if another assignor is elected.
+    members can return within their sessions, a sentence says that a static member's restart causes
+    a rebalance only if another assignor is elected.
     """
     if not rest:
         return

@@ -295,5 +295,5 @@ def pace_table(cost: Cost) -> FittingTable:
 
 
 def partition_seconds_text(pace: Pace) -> str:
-    """Return `17,306`, or `about 17,306` if only some of the restarts were rehearsed."""
+    """Return partition-seconds as `17,306`; with `about` unless each restart was rehearsed."""
     return f"{'about ' if pace.about else ''}{pace.partition_seconds:,.0f}"

@@ -51,8 +51,8 @@ class World:
 
     `topics` has partition counts, `replicas` and `racks` are as in `Spec`, `topic_ids` as in
     `server_assignor`. A group of Connect workers has `connectors`, each with its number of tasks.
-    `user_data` names the assignors whose assignments carry user data. The same arguments give the
-    same results: all random values come from `random`, or from `chance` if it is given.
+    `user_data` names the assignors whose assignments carry user data. All random values come
+    from the generator `random`, or from `chance` if it is given: equal ones give equal results.
     """
 
     def __init__(
