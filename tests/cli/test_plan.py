@@ -121,7 +121,7 @@ def test_an_assignor_that_the_stated_client_lacks_is_answered_and_not_asked_agai
     assert "next:  rebal plan-upgrade --to roundrobin " in said
 
 
-def test_a_question_about_the_next_step_comes_before_later_steps_questions(plan: Planned) -> None:
+def test_the_last_line_points_to_the_question_about_the_next_step(plan: Planned) -> None:
     unknown = {"id": "a", "at_least": ["roundrobin"], "family": None, "bytes": None}
     said = plan(group_of({"members": [unknown], "elected": "roundrobin"}), code=4).out
     assert "RB901 a may lack cooperative-sticky" in flat(said)

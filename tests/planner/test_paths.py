@@ -352,7 +352,7 @@ def test_library_change_is_not_planned_before_the_current_client_family_is_known
         assert swap(None, DONE, "franz-go", families={"*": family}).path == path
 
 
-def test_unread_bytes_may_be_those_of_kafka_go() -> None:
+def test_no_change_to_java_is_planned_while_a_client_of_unread_bytes_may_be_kafka_go() -> None:
     paths = {new: swap(None, ["range"], new).path for new in ("java", "aiokafka")}
     assert paths == {"java": "none", "aiokafka": "library"}
     read = pods(1, 1, list=["range"], family=None, bytes=0)
