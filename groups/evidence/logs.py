@@ -21,6 +21,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.evidence.absent import is_after
+from rebal.groups.evidence.exact import when
 from rebal.groups.evidence.observations import (
     Introduced,
     Joined,
@@ -410,17 +411,21 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
     member rejoins. If the records of `__consumer_offsets` answer whether a rebalance has completed
     since the load, their answer stays. Otherwise the log of the broker that is the coordinator now
     may answer it, because each load and each completed rebalance is a line there. The log must end
-    close to the time at which the group was read, else it could miss a load. A rebalance counts
-    only if the same file also names a member that is in the group now.
+    close to the time at which the group was read, else it could miss a load. Of several files the
+    newest that shows the answer counts. A rebalance counts only if the same file also names a
+    member that is in the group now.
     """
     coordinator = snapshot.group.coordinator
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:
         return snapshot
     here = {(snapshot.group.group_id, member.member_id) for member in snapshot.members}
-    for log in seen:
+    for log in sorted(
+        (one for one in seen if isinstance(one, LogRead)),
+        key=lambda one: when(one.last_at),
+        reverse=True,
+    ):
         if not (
-            isinstance(log, LogRead)
-            and log.broker_id == coordinator.broker_id
+            log.broker_id == coordinator.broker_id
             and log.last_at is not None
             and abs(snapshot.captured_at - log.last_at) <= NOW
         ):

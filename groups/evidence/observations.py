@@ -48,8 +48,8 @@ class LogRead(Record, frozen=True, kw_only=True):
     `written_at` and read at `read_at`. `anchors` are moments that it prints twice, as pairs: in its
     own clock, and in UTC (from milliseconds since 1970). `cluster_ids` are the clusters that its
     clients were connected to; `broker` is the address and port of the broker that wrote it,
-    `broker_id` its id (None: not printed). `members` are pairs of group id and member id from lines
-    that show nothing else.
+    `broker_id` its id (None: not printed, or the log ends with its shutdown). `members` are pairs
+    of group id and member id from lines that show nothing else.
     """
 
     group_id: None = None

@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.inspectors.files import TextInput, TextSource
 from rebal.inspectors.logs.lines import (
@@ -119,6 +121,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
     lines = 0
     for source in map(TextInput, sources):
         parts: dict[int, Part] = {}
+        last: dict[int, str] = {}
         number, raw = 0, b""
         for number, raw in numbered(source.lines()):
             for line in split(raw, number, tz_offset) if b"[GroupCoordinator " in raw else ():
@@ -137,6 +140,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
                     )
                 part, shown = parts[broker_id], shown_by(_LINES, match[2])
                 part.take(line.stamp)
+                last |= {broker_id: match[2]} if match[2].startswith(("Start", "Shut")) else {}
                 if shown is None:
                     continue
                 if shown.form.kind == "member":
@@ -147,7 +151,11 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
         # A broker whose groups are stable still prints other lines: they show how far its log goes.
         for part in parts.values() if len(parts) == 1 else ():
             part.take(next((line.stamp for line in split(raw, number, tz_offset)), None))
-        logs += [part.read() for part in parts.values()]
+        # The group is loaded after a shutdown, and this log does not show it.
+        logs += [
+            replace(part.read(), broker_id=None if last.get(one, "").startswith("Shut") else one)
+            for one, part in parts.items()
+        ]
     note = (
         f"--broker-log: none of the {lines:,} lines is the group coordinator's "
         "(`[GroupCoordinator …]`, INFO in server.log); give the log of each broker."

@@ -103,6 +103,8 @@ JOIN = joined("a", line=1, **WHERE)
 LOAD = Loaded(**where(2))
 GENERATION = Rebalanced(**where(3), generation_id=4)
 OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
+OLD = {"log": "server.log.1", "last_at": NOW - timedelta(minutes=3)}
+ROTATED = replace(log(members=frozenset({("g", "a-id")})), **OLD)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,7 @@ OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
         ((LOAD, GENERATION, log()), Tri.CANNOT_TELL),
         ((LOAD, GENERATION, log(members=frozenset({("g", "a-id")}))), Tri.YES),
         ((JOIN, OLDER, log()), Tri.CANNOT_TELL),
+        ((OLDER, ROTATED, LOAD, log()), Tri.NO),
         ((JOIN, LOAD, GENERATION), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(broker_id=2)), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(last_at=NOW - timedelta(minutes=9))), Tri.CANNOT_TELL),

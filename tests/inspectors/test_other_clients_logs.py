@@ -381,6 +381,12 @@ def test_other_broker_log_lines_show_until_when_the_log_was_written() -> None:
     assert note.startswith("--broker-log: none of the 2 lines is the group coordinator's")
 
 
+@pytest.mark.parametrize(("last", "broker_id"), [("Shutdown complete.", None), ("Starting up.", 1)])
+def test_a_broker_that_shut_down_is_no_coordinator_now(last: str, broker_id: int | None) -> None:
+    lines = map("[GroupCoordinator 1]: {}".format, ("Startup complete.", "Shutting down.", last))
+    assert [log.broker_id for log in read(*map(printed, lines)).logs] == [broker_id]
+
+
 @pytest.mark.parametrize(
     ("name", "same"),
     [
