@@ -105,7 +105,12 @@ class Configs:
         begun, self.block = self.block, None
         block, self._settings = self._settings, None
         needed = NEEDED.get(begun.of) if begun is not None else None
-        self.spoiled = needed is not None and (block is None or not block.keys() >= set(needed))
+        self.spoiled = needed is not None and (
+            block is None
+            or not block.keys() >= set(needed)
+            # A list that was cut off looks like a shorter one.
+            or not block.get("partition.assignment.strategy", "]").endswith("]")
+        )
         if begun is None or block is None or needed is None or self.spoiled:
             return None
         if begun.of == "Streams":
