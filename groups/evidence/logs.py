@@ -4,7 +4,8 @@ A group id is not unique: another cluster may use it too, and an old log shows a
 the group. A log is the group's own if it shows a member id that is in the group now, or names the
 group's cluster or coordinator. A log with rejections alone may show none of these, because a
 rejected client is no member. It counts if it ends close to the time of the snapshot and shows no
-join of a client that is not in the group.
+join of a client that is not in the group. A client's log that ends with a rejection counts for a
+day: many clients stop then.
 
 Log4j's default `%d` prints local time without a zone. The offset from UTC follows from moments that
 are known in both clocks: a client's start time (printed in milliseconds since 1970), a join that
@@ -39,6 +40,8 @@ from rebal.groups.model import GroupSnapshot, Member, Record, Software, Source, 
 
 # A log that ends so shortly before the group was read, or after it, is of now.
 NOW: Final = timedelta(minutes=5)
+# So long before that a rejected client may have stopped, and printed nothing more.
+_STOPPED: Final = timedelta(days=1)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -130,8 +133,8 @@ def own(
     return kept, (
         *_notes(foreign),
         *(
-            f"{log} shows rejections, and names neither a member of this group nor its cluster or "
-            "coordinator: leave it out if it is another cluster's"
+            f"{log} shows rejections, and names no member of this group, nor its cluster or "
+            "coordinator alone: leave the log out if they are another cluster's"
             for log in sorted(unsure)
         ),
     )
@@ -141,8 +144,10 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
     """Return whether a log is the group's own, not that of another cluster or an earlier time.
 
     Yes if it shows a member id that is in the group now, or names the group's cluster or
-    coordinator. No if it names another cluster. Otherwise `cannot tell` if it ends close to the
-    time of the snapshot and shows no join of a client that is not in the group, else no.
+    coordinator. No if it names other clusters alone, `cannot tell` if it names the group's among
+    others. Otherwise `cannot tell` if it ends close to the time of the snapshot, or up to a day off
+    if a client's log ends with a rejection, and shows no join of a client that is not in the group,
+    else no.
     """
     group = snapshot.group
     here = {member.member_id for member in snapshot.members}
@@ -152,7 +157,9 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
         return Tri.YES
     named = {cluster_id for log in logs for cluster_id in log.cluster_ids}
     if named and snapshot.cluster.cluster_id is not None:
-        return Tri.YES if named == {snapshot.cluster.cluster_id} else Tri.NO
+        # A program may also be a client of another cluster.
+        among = Tri.CANNOT_TELL if len(named) > 1 else Tri.YES
+        return among if snapshot.cluster.cluster_id in named else Tri.NO
     main = group.coordinator
     if main and main.host and any(log.broker == f"{main.host}:{main.port}" for log in logs):
         return Tri.YES
@@ -160,7 +167,13 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
     strangers = {one.member_id for one in found if isinstance(one, Joined) and one.accepted}
     strangers -= {one.member_id for one in found if isinstance(one, Left)}
     strangers -= {o.replaced_member_id or "" for o in found if isinstance(o, Joined)}
-    is_of_now = any(log.last_at and abs(snapshot.captured_at - log.last_at) <= NOW for log in logs)
+    last = max(found, key=lambda one: (when(one.at), one.line))
+    is_of_now = any(
+        log.last_at
+        and abs(snapshot.captured_at - log.last_at)
+        <= (_STOPPED if log.kind == "client" and isinstance(last, Refused) else NOW)
+        for log in logs
+    )
     return Tri.CANNOT_TELL if is_of_now and not strangers else Tri.NO
 
 

@@ -151,6 +151,7 @@ def test_an_old_clock_comparison_is_not_applied_to_a_log_read_now() -> None:
 
 
 WHERE = {"log": "k.log", "origin": "k"}
+OWN = Evidence(source=Source.CLIENT_LOG)
 
 
 def read(**fields: Any) -> LogRead:
@@ -182,8 +183,17 @@ def test_rejections_are_used_from_a_log_that_proves_to_be_of_the_group(proof: li
     assert (len(merged.refusals), merged.notes) == (1, ())
 
 
-def test_a_current_log_without_members_of_the_group_may_be_of_another_cluster() -> None:
-    merged = shown(refused(**WHERE), read(last_at=NOW - timedelta(minutes=1)))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"last_at": NOW - timedelta(minutes=1)},
+        {"kind": "client", "last_at": NOW - timedelta(hours=8)},
+        {"kind": "client", "cluster_ids": ("here", "elsewhere")},
+    ],
+    ids=["now", "a client that stopped", "two clusters"],
+)
+def test_a_log_without_members_of_the_group_may_be_of_another_cluster(fields: Any) -> None:
+    merged = shown(refused(**WHERE), read(**fields))
     assert len(merged.refusals) == 1
     (note,) = merged.notes
     assert note.startswith("k.log shows rejections")
@@ -197,8 +207,10 @@ def test_a_current_log_without_members_of_the_group_may_be_of_another_cluster() 
         [read(members=frozenset({("other", "a-id")}))],
         # It reaches up to now, and who joined there is not here.
         [joined("b", *MIXED, **WHERE), read(last_at=NOW)],
+        [read(kind="client", last_at=NOW - timedelta(days=2))],
+        [Left(**WHERE, group_id="g", member_id="b", at=at(55), evidence=OWN), read(kind="client")],
     ],
-    ids=["another cluster", "another group", "strangers"],
+    ids=["another cluster", "another group", "strangers", "two days ago", "it left after"],
 )
 def test_a_log_of_another_cluster_or_group_yields_no_rejections(proof: list[Any]) -> None:
     assert shown(refused(**WHERE), *proof).refusals == ()
@@ -222,9 +234,6 @@ def test_only_the_coordinators_lines_of_a_log_with_two_brokers_count() -> None:
 
 def test_a_rejection_known_without_a_log_is_kept() -> None:
     assert len(shown(refused()).refusals) == 1
-
-
-OWN = Evidence(source=Source.CLIENT_LOG)
 
 
 def rejected(line: int = 1, **fields: Any) -> Refused:
