@@ -256,13 +256,26 @@ def with_utc_times(
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
     """Return `seen` with all local times converted to UTC, and origin → offset from UTC.
 
-    Times and offset are None where the offset is unknown.
+    Times and offset are None where the offset is unknown, and where a log of a known zone would end
+    later than it was read: its zone or a clock is wrong.
     """
     found = [_by_brokers(snapshot, one) if isinstance(one, LogRead) else one for one in seen]
+    wrong: dict[str, timedelta | None] = {
+        log.origin: None
+        for log in found
+        if isinstance(log, LogRead) and not log.local and log.last_at and log.read_at
+        if log.last_at > log.read_at + _TOLERANCE
+    }
+    found = [
+        _placed(replace(one, local=True), {})
+        if isinstance(one, Seen) and one.origin in wrong
+        else one
+        for one in found
+    ]
     local = {one.origin for one in found if isinstance(one, Seen | LogRead) and one.local}
     clocks = {name: _Clock() for name in local if name}
     if not clocks:
-        return found, {}
+        return found, wrong
     for one in found:
         if isinstance(one, LogRead) and one.origin in clocks:
             clocks[one.origin].logs.append(one)
@@ -276,7 +289,7 @@ def with_utc_times(
         pass
     return (
         [_placed(one, clocks) for one in found],
-        {name: clock.offset for name, clock in clocks.items()},
+        {name: clock.offset for name, clock in clocks.items()} | wrong,
     )
 
 
@@ -402,8 +415,8 @@ def zone_notes(seen: Sequence[Observation], used: dict[str, timedelta | None]) -
         )
         if offset is None:
             yield (
-                f"times of {named} are not used: no zone is printed, and none could be determined; "
-                "add --log-timezone ZONE"
+                f"times of {named} are not used: no zone that fits is printed or given, and none "
+                "could be determined; --log-timezone ZONE gives one"
             )
         else:
             yield f"times of {named} are read as {zone_name(offset)}: no zone is printed"

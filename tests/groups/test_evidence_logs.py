@@ -83,6 +83,13 @@ def test_an_implausible_time_difference_proves_no_time_zone(fields: dict[str, ob
     assert merged.members[0].joined_at is None
 
 
+def test_times_that_a_wrong_zone_puts_into_the_future_are_not_used() -> None:
+    merged = merge(group(member("a")), [replace(one, local=False) for one in broker(TOKYO)])
+    assert (merged.members[0].joined_at, merged.refusals[0].at) == (None, None)
+    assert merged.undated_logs
+    assert "1 request log are not used" in merged.notes[0]
+
+
 @ZONES
 def test_a_join_dated_by_another_log_reveals_the_time_zone(zone: timedelta) -> None:
     own = joined("a", *MIXED, minute=30, generation_id=4)
