@@ -414,7 +414,12 @@ class OtherClients:
             settings = {}
         if {_BEGIN, _END} <= settings.keys():
             set_list = settings.get("partition.assignment.strategy")
-            names = tuple(set_list.split(",")) if set_list else default_list("librdkafka") or ()
+            # librdkafka skips spaces and empty names.
+            names = (
+                tuple(filter(None, map(str.strip, set_list.split(","))))
+                if set_list
+                else default_list("librdkafka") or ()
+            )
         name, version = map(settings.get, _NAMES)
         software = Software(
             family="librdkafka", name=name, version=version, evidence=(seen.evidence,)

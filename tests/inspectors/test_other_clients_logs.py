@@ -237,6 +237,11 @@ def test_a_client_restarted_in_one_log_stream_has_its_own_assignor_list() -> Non
     assert [*shown] == [("range", "roundrobin"), ("cooperative-sticky",)]
 
 
+def test_spaces_and_empty_names_in_a_librdkafka_list_are_skipped() -> None:
+    text = COOPERATIVE.replace("strategy = cooperative-sticky", "strategy = range, roundrobin,")
+    assert lists(read_clients(text)) == {("range", "roundrobin")}
+
+
 def test_an_incomplete_librdkafka_configuration_shows_no_assignor_list() -> None:
     text = "\n".join(line for line in DEFAULT.splitlines() if "Default topic" not in line)
     assert lists(read_clients(text)) == set()
