@@ -481,13 +481,15 @@ def _named(entries: Sequence[Entry]) -> str:
 def unresolved_rejections(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined, the oldest first.
 
-    `times` of a rejection includes the client's earlier ones with the same assignor list.
+    `times` of a rejection includes the client's earlier ones with the same assignor list. Clients
+    without an address (their own logs show none) are told apart by their logs: one client with two
+    logs counts twice, and two clients never count as one.
     """
     newest: dict[tuple[str, ...], Refusal] = {}
     for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
-        before = newest.get(client_key(one))
+        before = newest.get(key := (*client_key(one), label(one)))
         often = before.times if before is not None and before.list == one.list else 0
-        newest[client_key(one)] = replace(one, times=one.times + often)
+        newest[key] = replace(one, times=one.times + often)
     return tuple(
         one
         for one in newest.values()
@@ -520,9 +522,13 @@ def answer_if_repeated(
 
 
 def label(one: Refusal) -> str:
-    """Return a rejected client's name in texts: its instance id, else client id and address."""
+    """Return a rejected client's name in texts: its instance id, else client id and address.
+
+    Its log stands for an address that is not known.
+    """
     name = one.instance_id or one.client_id or "a client"
-    return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
+    where = one.host.lstrip("/") or one.evidence.detail.rpartition(":")[0]
+    return f"{name} ({where})" if where and not one.instance_id else name
 
 
 def departed_hint(instance_id: str | None) -> str:

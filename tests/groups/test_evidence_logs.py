@@ -17,7 +17,7 @@ from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, LogRead, Observation, Refused
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Refusal, Source
 from rebal.inspectors.logs.lines import stamp_of, unwrap
-from rebal.planner.admission.check import unresolved_rejections
+from rebal.planner.admission.check import label, unresolved_rejections
 from tests.groups import observed
 from tests.groups.observed import COOP, JAVA, MIXED, NOW, at, group, joined, member, refused
 
@@ -261,6 +261,9 @@ def test_rejections_of_several_clients_with_one_client_id_are_listed_separately(
     assert [one.host for one in merged.refusals] == ["h1", "h2", "h3", "h4", "h5"]
     assert all(one.times == 1 and one.rejoined_as is None for one in merged.refusals)
     assert merged.refusals[0].connection == "b:1-h1:2-1"
+    pods = [rejected(n, host="", evidence=replace(OWN, detail=f"{n}.log:7")) for n in (1, 2)]
+    out = unresolved_rejections(merge(group(member("pod")), pods))
+    assert [label(one) for one in out] == ["pod (1.log)", "pod (2.log)"]
 
 
 def resolved(seen: Refused, later: Any) -> Refusal:
