@@ -47,7 +47,10 @@ def rejections(
     more than `MOST_REFUSALS`, only the newest rejections of each client are returned (`_bounded`).
     """
     found_joins = [one for one in seen if isinstance(one, Joined)]
-    joins, unnamed_joins = _Joins(found_joins), list(filter(unnamed, found_joins))
+    joins, unnamed_joins = (
+        _Joins(found_joins, [one for one in seen if isinstance(one, Left)]),
+        list(filter(unnamed, found_joins)),
+    )
     here = {member.client_id for member in members}
     made = [
         _record(one, joins, alone=one.client_id not in here)
@@ -78,11 +81,15 @@ def _is_partial_join(one: Refused, joins: Sequence[Joined]) -> bool:
 
 
 class _Joins:
-    """Accepted joins, indexed by the keys that identify their client."""
+    """Accepted joins, indexed by the keys that identify their client.
 
-    def __init__(self, found: Sequence[Joined]) -> None:
+    `new` are the joins of each member id that show that it was new.
+    """
+
+    def __init__(self, found: Sequence[Joined], left: Sequence[Left]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
-        self._new: dict[str, list[Joined]] = defaultdict(list)
+        self.new: dict[str, list[Joined]] = defaultdict(list)
+        self._left = left
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
@@ -91,12 +98,12 @@ class _Joins:
                     self._by[join.log, client_of(join)].append(join)
                 continue
             if join.new:
-                self._new[join.member_id].append(join)
+                self.new[join.member_id].append(join)
             for key in (*_keys(join), (join.log, client_of(join))) if join.accepted else ():
                 self._by[key].append(join)
 
     def after(
-        self, one: Refusal, is_later: Callable[[Joined], bool], *more: object
+        self, one: Refusal, is_later: Callable[[Joined | Left], bool], *more: object
     ) -> list[Joined]:
         """Return the accepted joins of the client rejected in `one` for which `is_later` is true.
 
@@ -105,19 +112,30 @@ class _Joins:
         the `client_of` of a join in it. A dynamic client's join is returned only if its member id
         is newer than the rejection, or if it came over the connection of the rejected join: a join
         with an older member id is that of another process with the same client id and address.
+
+        Processes at one address share a default client id of Java (`is_default_client_id`). With
+        one, the joins are returned only if they are of more new member ids than have left between
+        the rejection and a join: a process that left may have been restarted.
         """
         found = [
             join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
         ]
         if one.instance_id is not None:
             return found
-        return [
+        found = [
             join
             for join in found
             if join.new
             or (join.connection and join.connection == one.connection)
-            or any(map(is_later, self._new.get(join.member_id, ())))
+            or any(map(is_later, self.new.get(join.member_id, ())))
         ]
+        shared = found and is_default_client_id(found[0].group_id, one.client_id)
+        gone = {
+            left.member_id
+            for left in (self._left if shared else ())
+            if is_later(left) and any(is_after(join, left) for join in found)
+        }.intersection(join.member_id for key in _keys(one) for join in self._by.get(key, ()))
+        return found if len({join.member_id for join in found}) > len(gone) else []
 
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
@@ -169,6 +187,8 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
         came = member.joined_at if one.instance_id is not None else member.first_joined_at
         if (
             {*_keys(one)} & {*_keys(member)}
+            # Else `joins` shows whose it is.
+            and (one.instance_id is not None or member.member_id not in joins.new)
             and came is not None
             and came - one.at > clocks_apart(one)
         ):
@@ -213,11 +233,11 @@ def clocks_apart(one: Refusal) -> timedelta:
     return _SAME if one.instance_id or one.evidence.source is not Source.CLIENT_LOG else timedelta()
 
 
-def _is_later(join: Joined, one: Refused | Refusal) -> bool:
-    if isinstance(one, Refused) and one.log == join.log:
-        return is_after(join, one)
-    apart = timedelta() if join.evidence.source is one.evidence.source else _SAME
-    return join.at is not None and one.at is not None and join.at - one.at > apart
+def _is_later(seen: Joined | Left, one: Refused | Refusal) -> bool:
+    if isinstance(one, Refused) and one.log == seen.log:
+        return is_after(seen, one)
+    apart = timedelta() if seen.evidence.source is one.evidence.source else _SAME
+    return seen.at is not None and one.at is not None and seen.at - one.at > apart
 
 
 def is_after(one: Seen, other: Seen) -> bool:

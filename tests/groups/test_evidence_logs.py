@@ -332,6 +332,15 @@ def test_a_rejoin_of_an_older_member_with_the_same_client_id_resolves_no_rejecti
     assert [one.client_id for one in unresolved_rejections(merged)] == ["pod"]
 
 
+def test_a_restart_of_another_process_at_the_same_address_resolves_no_rejection() -> None:
+    one = {"client_id": "consumer-g-1", "host": "h1"}
+    old = joined("b", "range", **one)
+    left = Left(group_id="g", member_id="b-id", at=at(5), evidence=old.evidence)
+    seen = [old, rejected(**one), left, rejoin(**one)]
+    assert merge(group(), seen).refusals[0].rejoined_as is None
+    assert merge(group(), [*seen, rejoin(11, member_id="a", **one)]).refusals[0].rejoined_as
+
+
 def test_lines_of_one_log_are_ordered_by_position_even_without_times() -> None:
     first, later = rejected(at=None, log="k.log"), rejoin(at=None, log="k.log")
     one = resolved(first, later)
