@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from rebal.cli import app, files
@@ -220,21 +221,7 @@ def test_printed_commands_repeat_each_evidence_option_once() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [
-        ("-b", "ann:hunter2@h:1"),
-        ("-X", "bootstrap.servers=hunter2@h:1"),
-        ("-X", "hunter2"),
-        ("-X", "hunter2=="),
-        ("-X", "sasl.pasword=hunter2"),
-        ("-X", "sasl.password=${hunter2}"),
-        ("--lake-option", "hunter2"),
-        ("--lake-option=hunter2==", "--evidence=lake"),
-        ("--evidence", "s3://ann:hunter2@bucket/lake", "-b", "h"),
-        ("-X", "sasl.password=", "two", "hunter2"),
-        ("-X", "sasl.mechanism=hunter2", "two", "one"),
-        ("--", "two", "-Xhunter2"),
-        ("--", "two", "a", "sasl.password=hunter2"),
-    ],
+    yaml.safe_load((Path(__file__).parents[1] / "data/secrets_in_arguments.yaml").read_text()),
     ids=" ".join,
 )
 @pytest.mark.parametrize("command", ["inspect", "plan-upgrade", "simulate"])
