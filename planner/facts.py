@@ -491,8 +491,8 @@ def in_pairs(
 ) -> tuple[list[tuple[_Thing, _Thing]], list[_Thing], list[_Thing]]:
     """Pair the things in `before` with those in `after` that have the same key.
 
-    Return the pairs, the things left in `before`, and those left in `after`. Each maps a thing to
-    its keys, the most reliable first (None: it has no such key). The keys are tried in this order.
+    Both map a thing to its keys, the most reliable first (None: it has no such key), which are
+    tried in this order. The result is the pairs, the things left in `before`, those in `after`.
     If several things on a side share one of the first `sure` keys, they are paired in their order.
     If they share a later key, none of them is paired by it.
     """

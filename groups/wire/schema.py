@@ -307,7 +307,8 @@ class Message:
     ) -> tuple[int, dict[str, Any], Cursor]:
         """Return the version of the message in `data`, its fields, and the cursor after the fields.
 
-        The fields are by rebal's names. `version` is needed where the bytes hold none.
+        The fields are by rebal's names. `version` is needed where the bytes hold none. With
+        `lenient`, text that is not UTF-8 gets replacement characters, as in Java.
 
         Raises:
             WireError: a version that rebal does not know, a field that is cut off, a length that is

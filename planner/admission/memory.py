@@ -284,10 +284,13 @@ def _cases(
     *,
     rejoined: bool,
 ) -> tuple[tuple[Entry, ...], ...]:
-    """Return the possible memories: one after a completed rebalance, one after a coordinator load.
+    """Return what the coordinator may now remember of the members `counted`, an entry for each.
 
-    The evidence may exclude one of them. Each has one entry for each member in `counted`. With
-    `rejoined`, return only the memory after every member has joined again.
+    There is one case if the group was not loaded since its last rebalance, one if it was, and both
+    if evidence does not decide that. An entry holds the assignors that the coordinator counts for
+    the member: all names of its list, or after a load only the `elected` one. `names` are the
+    assignors that are asked about. With `rejoined` the only case is that every member has joined
+    again.
     """
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or never_loaded(context.snapshot):

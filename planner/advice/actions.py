@@ -320,7 +320,10 @@ def nothing(reason: str) -> Advice:
 
 
 def replan(context: Context, reason: str, *, verdict: Tri = Tri.NO) -> Advice:
-    """Return the advice to make a new plan because of `reason`."""
+    """Return the advice to make a new plan because of `reason`.
+
+    `verdict` is whether a restart by the present plan would be admitted.
+    """
     return worded(
         Advice(
             action=Action.REPLAN,

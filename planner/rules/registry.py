@@ -444,7 +444,10 @@ def family_commands(context: Context, found: Sequence[Facts]) -> tuple[NamedComm
 
 
 def _left(context: Context, found: Sequence[Facts]) -> dict[str, list[Facts]]:
-    """Return client family → members that may run it, by all evidence including the bytes sent."""
+    """Return client family → the members that may run it.
+
+    Excluded are the families that other evidence, or the bytes of the subscription, rules out.
+    """
     by_family: dict[str, list[Facts]] = {}
     for facts in found:
         sent = excluded_by_bytes(facts.member.subscription, context.elected)

@@ -361,7 +361,7 @@ class _Behind(NamedTuple):
 
 
 def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags | None:
-    """Return the offsets of the owned partitions that have lag, for the journal.
+    """Return committed and end offset of each owned partition that has lag, for the journal.
 
     None if no offsets were read, or if the newest of `entries` with offsets is less than 30 s old.
     """
