@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from rebal.cli import output
 from rebal.cli.errors import UsageError, as_usage, check_family, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
@@ -23,7 +25,7 @@ from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import format_of
-from rebal.planner.commands import JOURNAL, Given
+from rebal.planner.commands import ANSWER, JOURNAL, Given
 from rebal.planner.context import COOPERATIVE
 from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
@@ -198,7 +200,15 @@ def plan_rollback(
     stated = wishes.accepted
     departed = {**departed_since(plan, entries), **dict.fromkeys(stated.departed)}
     again = here_again(departed, seen)
-    families = {**_still_stated(plan, seen), **stated.families}
+    kept = _still_stated(plan, seen)
+    families = {**kept, **stated.families}
+    # The commands of the new plan repeat what only the old one was told.
+    told = [
+        word
+        for client, key in kept.items()
+        if client not in stated.families
+        for word in (ANSWER, key if client == "*" else f"{client}={key}")
+    ]
     known = rules()
     lasting = {
         rule: why
@@ -207,6 +217,7 @@ def plan_rollback(
     }
     wishes = replace(
         wishes,
+        given=msgspec.structs.replace(wishes.given, wishes=(*wishes.given.wishes, *told)),
         to=goal_back(plan, seen, families),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
         accepted=Accepted(

@@ -17,7 +17,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.clients import proven_family
+from rebal.groups.clients import family, proven_family
 from rebal.groups.model import (
     GroupState,
     GroupType,
@@ -70,7 +70,7 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     supports, old = context.supports(facts, target), context.holds_old(facts)
     runs_cooperative = told.value is RebalanceProtocol.COOPERATIVE
     kept = "kept its partitions when it rejoined" if facts.member.kept_partitions else ""
-    follows = f"{facts.family} follows the vote and" if facts.family_proven else ""
+    votes = family(facts.family).follows_vote
     rows = (
         (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
         (
@@ -100,8 +100,12 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
             runs_cooperative and context.goal == COOPERATIVE,
             Tri.CANNOT_TELL,
             f"runs COOPERATIVE ({told.why}), but "
-            + (follows or "its client is not proven: one that follows the vote (franz-go)")
-            + " may still hold an eager assignor",
+            + (
+                f"{facts.family}{' follows the vote and' * votes} may still hold another assignor"
+                if facts.family_proven
+                else "its client is not proven: one that follows the vote (franz-go) may still "
+                "hold an eager assignor"
+            ),
         ),
         (True, Tri.CANNOT_TELL, ""),
     )

@@ -247,14 +247,22 @@ def remembered(
 ) -> GroupSnapshot:
     """Return `snapshot` with the facts that earlier looks proved.
 
-    They are the lists and clients of the members, by member id, and rejections whose log has been
-    rotated since. They fill gaps only: a list that contradicts evidence of this look is left out.
+    They are the lists and clients of the members, by member id (of the plan's baseline also the
+    assignors that a list holds at least), and rejections whose log has been rotated since. They
+    fill gaps only: a list that contradicts evidence of this look is left out.
     Facts that the user assumed when the plan was made stay marked as assumed.
     """
     looks = looks_of(plan, entries)
     lists, clients = known_before(looks)
+    known = () if plan.baseline.redacted else plan.baseline.members
+    held = {member.member_id: member.assignors for member in known}
     members = tuple(
-        _with(member, lists.get(member.member_id), clients.get(member.member_id))
+        _with(
+            member,
+            lists.get(member.member_id),
+            clients.get(member.member_id),
+            held.get(member.member_id, AssignorList()),
+        )
         for member in (_rejoined(member, snapshot, entries) for member in snapshot.members)
     )
     # A journal of an older version keeps each rejection once, at the first look that showed it.
@@ -394,10 +402,24 @@ def proven_software(member: Member) -> Software | None:
     return member.software if proven_family(member.software) is not None else None
 
 
-def _with(member: Member, assignors: AssignorList | None, software: Software | None) -> Member:
+def _with(
+    member: Member,
+    assignors: AssignorList | None,
+    software: Software | None,
+    held: AssignorList,
+) -> Member:
     now, names = member.assignors, set(assignors.list) if assignors is not None else set()
     fits = set(now.at_least) <= names and not set(now.lacks) & names
     gap = now.knowledge is not Knowledge.EXACT and member.protocol_type != "consumer"
+    if gap and held.at_least:
+        unknown = now.knowledge is Knowledge.UNKNOWN
+        proofs = (one for one in held.evidence if one.source is not Source.ASSUMED)
+        now = replace(
+            now,
+            knowledge=Knowledge.BOUNDED if unknown else now.knowledge,
+            at_least=tuple(sorted({*now.at_least, *held.at_least}.difference(now.lacks))),
+            evidence=tuple(dict.fromkeys((*now.evidence, *proofs))),
+        )
     return replace(
         member,
         assignors=assignors if assignors is not None and gap and fits else now,

@@ -361,9 +361,9 @@ def test_a_rollback_checks_rb113_again_although_the_plan_ignored_it(
 def test_the_printed_abort_command_plans_the_same_rollback(folder: Path, capsys: Capture) -> None:
     """No list shows sticky any longer, so `--to eager` would lead to range."""
     before = look(0, pods(1, 1, list=["sticky"]), elected="sticky")
-    Path("plan.yaml").write_text(dump_plan(make_plan(before)))
+    Path("plan.yaml").write_text(dump_plan(make_plan(before, families={"app-1": "java"})))
     _, found = back(capsys, "finished")
-    assert found.target == "sticky"
+    assert (found.target, found.given.wishes) == ("sticky", ("--assume-family", "app-1=java"))
     words = shlex.split(found.advice.command)[1:]
     assert words[:3] == ["verify", "plan.yaml", "--abort"]
     assert app.run([*words, "-o", "yaml"]) == found.exit_code

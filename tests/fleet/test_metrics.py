@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -149,19 +150,7 @@ def test_metrics_out_replaces_the_whole_file_in_node_exporter_format(
 
 @pytest.mark.parametrize(
     ("words", "code", "message"),
-    [
-        (["{lake}", "--out", "a.txt"], 2, "node_exporter reads only files whose names end in"),
-        (["{lake}", "--out", "a.prom", "--listen", "1"], 2, "give one of them"),
-        (["{lake}", "--listen", "localhost"], 2, "expected HOST:PORT or PORT"),
-        (["{lake}", "--listen", "host:70000"], 2, "expected HOST:PORT or PORT"),
-        (["{lake}", "--listen", "::1:80"], 2, "expected HOST:PORT or PORT"),
-        (["{lake}", "--listen", "127.0.0.1:{used}"], 1, "cannot listen there: address already"),
-        (["{lake}", "--listen", "192.0.2.1:0"], 1, "cannot listen there: cannot assign"),
-        (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: no host name"),
-        (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
-        (["{empty}/no", "--listen", "0"], 1, "there is no such folder"),
-        (["{empty}/no", "--out", "{empty}/a.prom"], 1, "there is no such folder"),
-    ],
+    yaml.safe_load((Path(__file__).parents[1] / "data/wrong_metrics.yaml").read_text()),
 )
 def test_invalid_metrics_options_are_reported_in_one_sentence(
     *, words: list[str], code: int, message: str, small_scan: Path, tmp_path: Path, capsys: Said

@@ -293,6 +293,14 @@ def looks(draw: st.DrawFn, minutes: float) -> GroupSnapshot:
     return merge(look(minutes, members, elected=elected, reloaded=draw(answer), probe=probe), ())
 
 
+def test_a_list_holds_what_it_held_when_the_plan_was_made_under_the_same_member_id() -> None:
+    told: dict[str, Any] = {"family": "java", "at_least": [TARGET]}
+    plan = make_plan(look(0, [{"id": "a", **told}, {"id": "b", **told}], elected=TARGET))
+    half = [{"id": "a", "family": None}, {"id": "b", "family": None, "protocol_type": "consumer"}]
+    seen = remembered(plan, (), look(1, half, type="consumer", elected=None)).members
+    assert [one.assignors.at_least for one in seen] == [(TARGET,), ()]
+
+
 def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> None:
     """No evidence of this look is against the list of the step, nor would it be rejected."""
     names = set(plan.steps[-1].target_list)
