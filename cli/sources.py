@@ -149,7 +149,7 @@ class EvidenceFiles:
 
 @dataclass(frozen=True)
 class GroupSource:
-    """Where a command reads its one group from, and the evidence that it adds to that group.
+    """The source from which a command reads its one group, and the evidence that it adds to it.
 
     Either `group` is an id, and the group is read live or from a scan, or `snapshot` is a file.
     """
