@@ -482,7 +482,8 @@ def pauses_of(history: GroupHistory) -> Pauses:
     """Return the downtime of the group's observed rebalances.
 
     A rebalance of unknown length counts with the average length, or with an assumed one if no
-    length is known.
+    length is known. The one with which the history begins is left out: what it stopped is not known
+    after the log cleaner, and else nothing.
     """
     average = history.metrics["rebalance-latency-avg"]
     usual = Speed().rebalance * 1000 if average is None else average
@@ -495,7 +496,7 @@ def pauses_of(history: GroupHistory) -> Pauses:
     known = [(stopped, moved, length) for stopped, moved, length in seen if stopped is not None]
     if since is None or until is None or until <= since or len(known) < len(seen):
         return Pauses()
-    # Milliseconds per hour of microseconds.
+    # From milliseconds over microseconds to seconds per hour.
     scale = 3.6e6 / (until - since)
     return Pauses(
         downtime=scale * sum(stopped * length for stopped, _, length in known),

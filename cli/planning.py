@@ -25,6 +25,7 @@ from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import format_of
+from rebal.planner.clients import assume_family_value
 from rebal.planner.commands import ANSWER, JOURNAL, Given
 from rebal.planner.context import COOPERATIVE
 from rebal.planner.facts import stated_in
@@ -207,7 +208,7 @@ def plan_rollback(
         word
         for client, key in kept.items()
         if client not in stated.families
-        for word in (ANSWER, key if client == "*" else f"{client}={key}")
+        for word in (ANSWER, assume_family_value("" if client == "*" else client, key))
     ]
     known = rules()
     lasting = {

@@ -414,8 +414,8 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
         seen = sorted(rebalances[group_id], key=lambda one: (one.at or 0, one.generation or 0))
         first = next((one for one in seen if not one.failed), None)
         is_cut = first is not None and first.evidence == TOPIC and first.joined is None
-        if is_cut and first is not None:
-            since = max(since or 0, first.at or 0) or None
+        if first is not None and is_cut:
+            since = max(filter(None, (since, first.at)), default=None)
         made[group_id] = GroupHistory(
             **facts,
             observed_from=since,
@@ -502,13 +502,18 @@ def _down(
         for run in runs
         if run["incarnation"] == incarnation and run["left_at"] is not None
     ]
+    doubtful = {_client(run) for timed_out, _, run in ends if timed_out}
+    if not doubtful:
+        return ()
     here = {run["member_id"] for run in runs if run["current"]}
     counts = {one.generation: one.members for one in rebalances if one.incarnation == incarnation}
     arrivals: dict[str, Row] = {}
-    for run in sorted(runs, key=lambda one: one["first_generation"] or 0):
+    mine = (run for run in runs if _client(run) in doubtful)
+    for run in sorted(mine, key=lambda one: one["first_generation"] or 0):
         arrivals.setdefault(run["member_id"], run)
     found = []
-    for timed_out, last, run in sorted(ends, key=itemgetter(0, 1)):
+    alike = (end for end in ends if _client(end[2]) in doubtful)
+    for timed_out, last, run in sorted(alike, key=itemgetter(0, 1)):
         later = (
             one["member_id"]
             for one in arrivals.values()

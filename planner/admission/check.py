@@ -482,7 +482,7 @@ def unresolved_rejections(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined, the oldest first.
 
     `times` of a rejection includes the client's earlier ones with the same assignor list. Clients
-    without an address (their own logs show none) are told apart by their logs: one client with two
+    without an address (their own logs show none) count apart by their logs: one client with two
     logs counts twice, and two clients never count as one.
     """
     newest: dict[tuple[str, ...], Refusal] = {}

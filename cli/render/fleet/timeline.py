@@ -39,7 +39,7 @@ _BARS_SAY: Final = {
     "other": "whose stopped partitions are not known",
     "failed": "failed",
 }
-_KINDS: Final = {None: "other", 0: "coop"}
+_BY_STOPPED: Final = {None: "other", 0: "coop"}
 _SORTS: Final = {
     frozenset({Tri.YES}): "coop",
     frozenset({Tri.NO}): "eager",
@@ -112,7 +112,7 @@ class DrawnTimeline:
                 continue
             latency = one.latency_ms
             height = _BARS if latency is None else 6 + (latency / longest) * (_BARS - 6)
-            kind = "failed" if one.failed else _KINDS.get(one.stopped, "eager")
+            kind = "failed" if one.failed else _BY_STOPPED.get(one.stopped, "eager")
             bars.setdefault(kind, []).append(f"M{self._x(one.at):.1f} {14 + _BARS}v{-height:.0f}")
         self.outlines = [
             (kind, "".join(drawn), f"{len(drawn)} {_BARS_SAY[kind]}")

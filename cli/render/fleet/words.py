@@ -195,9 +195,10 @@ def age_text(report: FleetReport, now: datetime) -> str:
             said += ", from which rates an hour are extrapolated"
     if report.manifest.breaks:
         said += (
-            f"; of {count(len(report.manifest.breaks), 'partition')} records between two scans are "
-            "missing, as after the log cleaner: their rebalances are not known, and groups and "
-            "members that went away then still show (a scan with --full reads all anew)"
+            f"; records between two scans are missing in "
+            f"{count(len(report.manifest.breaks), 'partition')}, as after the log cleaner: their "
+            "rebalances are not known, and groups and members that went away then still show "
+            "(a scan with --full reads all anew)"
         )
     if report.unread:
         said += (

@@ -141,7 +141,8 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) 
         )
     if any(one.target_assignment not in (None, one.assignment) for one in snapshot.members):
         made.append(
-            "members own by now what the coordinator's target gives them, though some still move"
+            "some members still move to the coordinator's target; the simulation begins as if "
+            "they owned it"
         )
     # The other one gives each topic out by itself.
     if choice.name == "uniform" and any(topic.topic_id is None for topic in snapshot.topics):
@@ -326,8 +327,8 @@ def course(
             ),
         ]
         notes.append(
-            f"{name} rejoins with a made-up member id: by the real one, which decides ties and "
-            "the order of range and roundrobin, other partitions may move, and more or fewer"
+            f"{name} rejoins with a made-up member id: member ids decide ties, and the order in "
+            "range and roundrobin, so more, fewer or other partitions may move"
         )
     if removed:
         if len(removed) == len(spec.members) and not added:
@@ -462,7 +463,9 @@ def _join_step(
     ((usual, _),) = Counter(member.topics for member in spec.members).most_common(1)
     topics = tuple(dict.fromkeys(changes.add_member_topics or (*usual, *everybody)))
     if not topics:
-        raise WhatIfError("most members subscribe to no topic: name the added ones' with --topics.")
+        raise WhatIfError(
+            "most members subscribe to no topic: name the added members' topics with --topics."
+        )
     for name in topics:
         if name not in spec.partitions and name not in changes.add_topics:
             raise WhatIfError(
@@ -471,8 +474,8 @@ def _join_step(
             )
     if changes.add_members > 1 and server_side:
         notes.append(
-            "the added members join before the coordinator computes a target; one after another "
-            "they make it move some partitions twice"
+            "the added members join at once; if they join one after another, some partitions may "
+            "move twice"
         )
     if not changes.add_member_topics and len({m.topics for m in spec.members}) > 1:
         notes.append(f"added members subscribe to what most members do: {_listed(topics)}")
